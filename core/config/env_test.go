@@ -1,0 +1,98 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOriginalTimeoutIsMilliseconds(t *testing.T) {
+	c := read(t, "TRTLLM_NIXL_BOUNCE_REQUEST_TIMEOUT_MS=1500")
+	require.Equal(t, 1500*time.Millisecond, c.RequestTimeout)
+	require.Equal(t, 3*time.Second, c.ReceiverLease, "the lease follows")
+	require.Equal(t, 2147483647*time.Millisecond, read(t, "TRTLLM_NIXL_BOUNCE_REQUEST_TIMEOUT_MS=2147483647").RequestTimeout)
+	for _, value := range []string{"0", "-1", "2147483648", "30s", "1.5", "18446744073709551616"} {
+		c, warnings, err := FromEnv([]string{"TRTLLM_NIXL_BOUNCE_REQUEST_TIMEOUT_MS=" + value})
+		require.NoError(t, err)
+		require.Equal(t, 30*time.Second, c.RequestTimeout)
+		require.Equal(t, []string{`TRTLLM_NIXL_BOUNCE_REQUEST_TIMEOUT_MS is "` + value +
+			`"; allowed: 1 to 2147483647 milliseconds; the default 30s is used`}, warnings)
+	}
+}
+
+func TestOwnNameWins(t *testing.T) {
+	for _, environ := range [][]string{
+		{"KVBOUNCE_COPY_STREAMS=2", "TRTLLM_NIXL_BOUNCE_COPY_STREAM_COUNT=3"},
+		{"TRTLLM_NIXL_BOUNCE_COPY_STREAM_COUNT=3", "KVBOUNCE_COPY_STREAMS=2"},
+		{"TRTLLM_NIXL_BOUNCE_COPY_STREAM_COUNT=nonsense", "KVBOUNCE_COPY_STREAMS=2"},
+	} {
+		c, warnings, err := FromEnv(environ)
+		require.NoError(t, err)
+		require.Equal(t, 2, c.CopyStreams)
+		require.Empty(t, warnings)
+	}
+	require.Equal(t, 3, read(t, "KVBOUNCE_COPY_STREAMS=", "TRTLLM_NIXL_BOUNCE_COPY_STREAM_COUNT=3").CopyStreams, "an empty variable is unset")
+}
+
+func TestFirstOfTwoCounts(t *testing.T) {
+	require.Equal(t, 2, read(t, "KVBOUNCE_COPY_STREAMS=2", "KVBOUNCE_COPY_STREAMS=3").CopyStreams)
+}
+
+func TestForeignVariablesAreNotRead(t *testing.T) {
+	c, warnings, err := FromEnv([]string{"PATH=/bin", "ARENA_SIZE=1", "kvbounce_enable=1", "=C:", "KVBOUNCE", "", "KVBOUNCE_NIXL_LIB=libnixl_capi.so"})
+	require.NoError(t, err)
+	require.Empty(t, warnings)
+	require.Equal(t, read(t), c)
+}
+
+func TestUnknownNamesAreOneWarningEach(t *testing.T) {
+	_, warnings, err := FromEnv([]string{
+		"TRTLLM_NIXL_BOUNCE_USE_ZERO_COPY_ARGUMENTS=1", "TRTLLM_NIXL_BOUNCE_SCATTER_WORKER_COUNT=4", "TRTLLM_NIXL_BOUNCE_DISABLE_FABRIC_MEMORY=",
+		"KVBOUNCE_ARENA_SIZE_BYTES=1", "TRTLLM_NIXL_BOUNCE_COPY_STREAMS=1", "TRTLLM_NIXL_BOUNCE_=1",
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"no setting has these names, they are ignored: KVBOUNCE_ARENA_SIZE_BYTES",
+		"no setting has these names, they are ignored: TRTLLM_NIXL_BOUNCE_, TRTLLM_NIXL_BOUNCE_COPY_STREAMS, " +
+			"TRTLLM_NIXL_BOUNCE_SCATTER_WORKER_COUNT, TRTLLM_NIXL_BOUNCE_USE_ZERO_COPY_ARGUMENTS",
+	}, warnings)
+}
+
+func TestAllBadSettingsAtOnce(t *testing.T) {
+	c, _, err := FromEnv([]string{"KVBOUNCE_COPY_STREAMS=65", "KVBOUNCE_ENABLE=maybe", "KVBOUNCE_RECEIVER_LEASE=1s", "KVBOUNCE_SETTLE_DELAY=0s"})
+	require.EqualError(t, err, strings.Join([]string{
+		`KVBOUNCE_ENABLE is "maybe"; allowed: 0, false, no, off or 1, true, yes, on`,
+		`KVBOUNCE_COPY_STREAMS is "65"; allowed: 1 to 64`,
+		`KVBOUNCE_SETTLE_DELAY is "0s"; allowed: a duration from 1s to 8760h`,
+		`KVBOUNCE_RECEIVER_LEASE is "1s"; allowed: more than REQUEST_TIMEOUT (30s)`,
+	}, "\n"))
+	require.Equal(t, Config{}, c)
+}
+
+// A rule between two settings is not reported against the default of one that was itself bad.
+func TestNoFaultAgainstAReplacedValue(t *testing.T) {
+	_, _, err := FromEnv([]string{"KVBOUNCE_REQUEST_TIMEOUT=5x", "KVBOUNCE_RECEIVER_LEASE=10s"})
+	require.EqualError(t, err, `KVBOUNCE_REQUEST_TIMEOUT is "5x"; allowed: a duration from 1ms to 1193h2m47.295s`)
+}
+
+// An original's value that only breaks a rule between settings is a warning and the default too.
+func TestOriginalInACrossFault(t *testing.T) {
+	c, warnings, err := FromEnv([]string{"TRTLLM_NIXL_BOUNCE_ARENA_SIZE_BYTES=512K", "TRTLLM_NIXL_BOUNCE_COPY_STREAM_COUNT=3"})
+	require.NoError(t, err)
+	require.Equal(t, uint64(512<<20), c.ArenaSize)
+	require.Equal(t, uint64(256<<20), c.RetainLimit)
+	require.Equal(t, 3, c.CopyStreams, "other originals stay")
+	require.Equal(t, []string{`KVBOUNCE_ARENA_SIZE is "512K"; allowed: at least 2 x ARENA_GRANULARITY (2M); ` +
+		`TRTLLM_NIXL_BOUNCE_ARENA_SIZE_BYTES is ignored, the default 512M is used`}, warnings)
+
+	_, warnings, err = FromEnv([]string{"KVBOUNCE_ARENA_GRANULARITY=512M", "TRTLLM_NIXL_BOUNCE_ARENA_SIZE_BYTES=1000M"})
+	require.ErrorContains(t, err, `KVBOUNCE_ARENA_SIZE is "512M"; allowed: at least 2 x ARENA_GRANULARITY (1G)`)
+	require.Len(t, warnings, 1)
+
+	_, warnings, err = FromEnv([]string{"KVBOUNCE_RECEIVER_LEASE=50s", "TRTLLM_NIXL_BOUNCE_REQUEST_TIMEOUT_MS=60000"})
+	require.NoError(t, err)
+	require.Len(t, warnings, 1)
+	require.Contains(t, warnings[0], "TRTLLM_NIXL_BOUNCE_REQUEST_TIMEOUT_MS is ignored, the default 30s is used")
+}
