@@ -1,0 +1,212 @@
+package transport
+
+import (
+	"github.com/kvbounce/kvbounce/core/drain"
+	"github.com/kvbounce/kvbounce/ports"
+)
+
+// DirectSubmission is what a submitter hands over to start a direct transfer.
+type DirectSubmission struct {
+	Peer   ports.Identity
+	Read   bool
+	Local  []ports.Descriptor // the transport keeps both slices
+	Remote []ports.Descriptor
+	Bytes  uint64
+	Ready  ports.Event
+	Notify []byte
+}
+
+// direct is a direct transfer, owned by the reactor. It is in the list until there is evidence of its end.
+type direct struct {
+	h        *Handle
+	peer     *peer
+	sub      DirectSubmission
+	transfer ports.Transfer // nil while it waits for the ready event
+	hold     *drain.Hold
+	account  drain.Account
+	began    ports.Instant
+	doubted  bool
+	over     bool // logically
+}
+
+// StartDirect hands a direct transfer to the reactor. Any goroutine.
+func (t *Transport) StartDirect(s DirectSubmission) (*Handle, error) {
+	h := &Handle{path: PathDirect, peer: s.Peer, bytes: s.Bytes}
+	d := &direct{h: h, sub: s}
+	h.cancel = func() {
+		_ = t.put(func(t *Transport) { t.failDirect(d, &Failure{Kind: ErrCancelled}) }, true)
+	}
+	if err := t.do(func(t *Transport) { t.startDirect(d) }); err != nil {
+		return nil, err
+	}
+	t.counters.Add(DirectSubmits, 1)
+	return h, nil
+}
+
+func (t *Transport) startDirect(d *direct) {
+	p := t.peers[d.sub.Peer]
+	d.began = t.now
+	f := &Failure{Kind: ErrUnknownPeer}
+	if p != nil {
+		f = t.refusal(p)
+	}
+	if f != nil {
+		t.failDirect(d, f)
+		d.h.quiesce()
+		return
+	}
+	d.peer = p
+	d.account.Party = &p.party
+	t.directs = append(t.directs, d)
+	if d.sub.Ready == nil {
+		t.postDirect(d)
+	}
+}
+
+func (t *Transport) postDirect(d *direct) {
+	d.began = t.now
+	d.hold = t.ledger.HoldDirect(&d.account)
+	d.hold.Open(drain.Direct)
+	post := t.engine.PostWrite
+	if d.sub.Read {
+		post = t.engine.PostRead
+	}
+	d.transfer = post(d.peer.id, d.sub.Local, d.sub.Remote)
+	d.peer.pending++
+	t.dirty = true
+}
+
+// failDirect ends a direct transfer logically, unless it has ended. Physically it ends by evidence alone.
+func (t *Transport) failDirect(d *direct, f *Failure) {
+	if d.over {
+		return
+	}
+	d.over = true
+	f.Peer = d.sub.Peer
+	t.counters.Add(DirectFailed, 1)
+	d.h.end(f, Stages{Total: t.now.Sub(d.began)})
+}
+
+func (t *Transport) failDirects(p *peer, kind error, text string) {
+	for _, d := range t.directs {
+		if d.peer == p {
+			t.failDirect(d, &Failure{Kind: kind, Text: text})
+		}
+	}
+}
+
+func (t *Transport) pollDirects() {
+	n := 0
+	for i := 0; i < len(t.directs); i++ {
+		d := t.directs[i]
+		if !t.pollDirect(d) {
+			t.directs[n] = d
+			n++
+		}
+	}
+	clear(t.directs[n:])
+	t.directs = t.directs[:n]
+}
+
+// pollDirect looks at one direct transfer and reports whether it is physically over.
+func (t *Transport) pollDirect(d *direct) bool {
+	if d.transfer == nil {
+		return t.pollUnposted(d)
+	}
+	e, pending := drain.OfTransfer(d.transfer.Status())
+	switch {
+	case pending:
+		if !d.over && !t.now.Before(d.began.Add(d.peer.info.RequestTimeout)) {
+			t.failDirect(d, &Failure{Kind: ErrTimeout, Text: "the transfer took longer than " + d.peer.info.RequestTimeout.String()})
+		}
+		return false
+	case !e.Closes(drain.Direct):
+		if !d.doubted {
+			d.doubted = true
+			d.peer.pending--
+			d.hold.Doubt(drain.Direct)
+			t.dirty = true
+			cause := d.transfer.Err()
+			t.failDirect(d, &Failure{Kind: ErrWriteFailed, Cause: cause})
+			t.doubt(d.peer, cause)
+		}
+		return false
+	}
+	t.dirty = true
+	if !d.doubted {
+		d.peer.pending--
+	}
+	err := d.transfer.Err()
+	d.transfer.Release()
+	d.hold.Close(drain.Direct, e)
+	d.hold.Drop()
+	switch {
+	case d.over:
+	case e == drain.EngineSuccess:
+		d.over = true
+		t.counters.Add(DirectSucceeded, 1)
+		t.counters.Add(DirectBytes, d.sub.Bytes)
+		d.h.end(nil, Stages{Total: t.now.Sub(d.began)})
+		if len(d.sub.Notify) > 0 {
+			t.notices = append(t.notices, &notice{peer: d.peer.id, message: d.sub.Notify})
+		}
+	default:
+		t.failDirect(d, &Failure{Kind: ErrWriteFailed, Cause: err})
+	}
+	d.h.quiesce()
+	t.release(d.peer)
+	return true
+}
+
+// pollUnposted looks at a transfer that waits for its ready event.
+func (t *Transport) pollUnposted(d *direct) bool {
+	if !d.over {
+		switch d.sub.Ready.Status() {
+		case ports.CopyPending:
+			return false
+		case ports.CopyFailed:
+			t.failDirect(d, &Failure{Kind: ErrGatherFailed, Text: "the caller's ready event failed", Cause: d.sub.Ready.Err()})
+		default:
+			if f := t.refusal(d.peer); f != nil {
+				t.failDirect(d, f)
+			} else {
+				t.postDirect(d)
+				return false
+			}
+		}
+	}
+	d.h.quiesce()
+	return true
+}
+
+// notice is an application's notification that waits for the engine to take it.
+type notice struct {
+	peer    ports.Identity
+	message []byte
+}
+
+// Notify sends bytes to the peer's application, after everything that succeeded before. It is tried until the engine takes it; delivery is not promised. Any goroutine.
+func (t *Transport) Notify(peer ports.Identity, message []byte) error {
+	return t.do(func(t *Transport) { t.notices = append(t.notices, &notice{peer: peer, message: message}) })
+}
+
+// sendNotices offers the waiting notifications to the engine, each peer's in order.
+func (t *Transport) sendNotices() {
+	n := 0
+	for _, x := range t.notices {
+		p := t.peers[x.peer]
+		if p == nil || !p.engine {
+			continue
+		}
+		if err := t.engine.Notify(x.peer, x.message); err != nil {
+			t.notices[n] = x
+			n++
+			continue
+		}
+		t.counters.Add(NotifiesSent, 1)
+		t.driver.notified(t.now)
+		t.dirty = true
+	}
+	clear(t.notices[n:])
+	t.notices = t.notices[:n]
+}

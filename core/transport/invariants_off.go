@@ -1,0 +1,6 @@
+//go:build !invariants
+
+package transport
+
+// invariants switches the costly checks on.
+const invariants = false

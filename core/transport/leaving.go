@@ -1,0 +1,100 @@
+package transport
+
+import "github.com/kvbounce/kvbounce/ports"
+
+// leaving is memory that is being deregistered: it may be unmapped when no copy and no transfer touches it any more.
+type leaving struct {
+	ranges  []ports.Descriptor
+	unknown []*request // whose runs had not all come when the memory was deregistered
+	done    func()
+}
+
+// Leave waits until nothing that this agent runs touches the ranges, which the registry no longer holds; done is then called in the reactor. Requests in progress that
+// would still read them fail. Any goroutine.
+func (t *Transport) Leave(ranges []ports.Descriptor, done func()) error {
+	return t.put(func(t *Transport) {
+		l := &leaving{ranges: ranges, done: done}
+		for _, p := range t.order {
+			for r := p.reqFirst; r != nil; {
+				next := r.next
+				if r.state == requestActive {
+					t.leave(l, r)
+				}
+				r = next
+			}
+		}
+		for _, r := range t.waiting {
+			t.leave(l, r)
+		}
+		for _, d := range t.directs {
+			if d.transfer == nil && meetsAny(d.sub.Local, l.ranges) {
+				t.failDirect(d, &Failure{Kind: ErrDeregistered})
+			}
+		}
+		t.leaving = append(t.leaving, l)
+	}, true)
+}
+
+// leave fails a request that would still read the ranges, as far as its runs are known.
+func (t *Transport) leave(l *leaving, r *request) {
+	if r.planned < len(r.chunks) {
+		l.unknown = append(l.unknown, r)
+	}
+	for i := range r.chunks {
+		c := &r.chunks[i]
+		again := c.state == chunkPlanned || (c.state <= chunkGathered && !c.credited())
+		if again && c.plan != nil && touches(c.plan.Gather, t.arena.Place, l.ranges) {
+			t.fail(r, &Failure{Kind: ErrDeregistered})
+			return
+		}
+	}
+}
+
+// settleLeaving finishes the deregistrations that nothing touches any more.
+func (t *Transport) settleLeaving() {
+	n := 0
+	for _, l := range t.leaving {
+		if t.stillTouched(l) {
+			t.leaving[n] = l
+			n++
+			continue
+		}
+		l.done()
+		t.dirty = true
+	}
+	clear(t.leaving[n:])
+	t.leaving = t.leaving[:n]
+}
+
+func (t *Transport) stillTouched(l *leaving) bool {
+	unknown := l.unknown
+	l.unknown = nil
+	for _, r := range unknown {
+		if r.state < requestDraining {
+			t.leave(l, r)
+		}
+	}
+	if len(l.unknown) > 0 {
+		return true
+	}
+	for _, list := range [][]*chunk{t.gathers, t.stuckGathers} {
+		for _, c := range list {
+			if touches(c.plan.Gather, t.arena.Place, l.ranges) {
+				return true
+			}
+		}
+	}
+	for _, list := range [][]*regionChunk{t.scatters, t.stuckScatters} {
+		for _, rc := range list {
+			if touches(rc.runs, t.arena.Place, l.ranges) {
+				return true
+			}
+		}
+	}
+	for _, d := range t.directs {
+		if meetsAny(d.sub.Local, l.ranges) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,271 @@
+package transport
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvbounce/kvbounce/core/drain"
+	"github.com/kvbounce/kvbounce/ports"
+)
+
+// PeerInfo is what AddPeer tells the transport of a peer incarnation.
+type PeerInfo struct {
+	Identity       ports.Identity
+	EngineMetadata []byte
+	Endpoint       []byte        // of its control channel; empty without bounce
+	Arena          ports.Place   // of its arena, as kind; the device comes with each credit
+	Bounce         bool          // its handshake is compatible with ours
+	RequestTimeout time.Duration // the smaller of both sides'
+	Gate           *Gate
+}
+
+// Gate tells submitters, in any goroutine, why a peer takes no new requests.
+type Gate struct{ refusal atomic.Pointer[Failure] }
+
+// Refusal is nil while requests may be submitted.
+func (g *Gate) Refusal() *Failure { return g.refusal.Load() }
+
+// peer is one incarnation of a peer: what this side sends to it and receives from it.
+type peer struct {
+	id         ports.Identity
+	info       PeerInfo // zero unless added
+	added      bool     // by AddPeer: requests may be sent to it
+	superseded bool     // another incarnation of the name was added: nothing new
+	endpoint   []byte   // where its control channel is; empty: no way back
+	engine     bool     // connected in the engine
+	inDoubt    bool     // a transfer to it failed without evidence: nothing more is posted
+	party      drain.Party
+	pending    int // transfers to it whose status is pending
+
+	// As the target of our requests.
+	lastID   uint64
+	requests map[uint64]*request
+	reqFirst *request // in order of number
+	reqLast  *request
+	tracked  int
+	heard    bool // it ever sent a frame
+
+	// Repair towards a silent peer.
+	silent      bool // no frame of it came since the last repeat
+	lastRepeat  ports.Instant
+	silentStep  time.Duration
+	unanswered  int // frames sent since its last one
+	nextTrickle ports.Instant
+
+	// As the source of flows.
+	flows         map[uint64]*flow
+	flowFirst     *flow // in order of number
+	flowLast      *flow
+	live          int // flows that are open or closed and waiting
+	finished      int // flows kept for re-ACK
+	highestOldest uint64
+
+	idle timer
+}
+
+func (t *Transport) newPeer(id ports.Identity) *peer {
+	p := &peer{id: id, requests: map[uint64]*request{}, flows: map[uint64]*flow{}, silentStep: repeatFirst, lastID: t.retired.lastID(id)}
+	p.idle = timer{kind: timerIdle, owner: p}
+	t.peers[id] = p
+	t.order = append(t.order, p)
+	return p
+}
+
+// AddPeer makes a peer known, or replaces what is known of the same incarnation; done is called in the reactor. An incarnation not yet added
+// supersedes every other of its name. A different endpoint for an added incarnation is refused.
+func (t *Transport) AddPeer(info PeerInfo, done func(error)) error {
+	return t.do(func(t *Transport) { done(t.addPeer(info)) })
+}
+
+func (t *Transport) addPeer(info PeerInfo) error {
+	if t.closing {
+		return ErrClosing
+	}
+	p := t.peers[info.Identity]
+	if (p != nil && p.superseded) || t.retired.superseded(info.Identity) {
+		return fmt.Errorf("%w: %s was superseded", ErrStale, info.Identity)
+	}
+	if p != nil && p.added && !bytes.Equal(p.info.Endpoint, info.Endpoint) {
+		return fmt.Errorf("peer %s is known with endpoint %q; an incarnation can't move to %q", p.id, p.info.Endpoint, info.Endpoint)
+	}
+	if err := t.connectEngine(p, info); err != nil {
+		return fmt.Errorf("peer %s: %w", info.Identity, err)
+	}
+	if t.control != nil && len(info.Endpoint) > 0 {
+		if err := t.control.Connect(info.Identity, info.Endpoint); err != nil {
+			if p == nil || !p.engine {
+				t.engine.Disconnect(info.Identity)
+			}
+			return fmt.Errorf("peer %s: %w", info.Identity, err)
+		}
+	}
+	if p == nil {
+		p = t.newPeer(info.Identity)
+	} else if !p.added {
+		t.strangers--
+		t.timers.stop(&p.idle)
+	}
+	p.info, p.added, p.engine = info, true, true
+	if len(info.Endpoint) > 0 {
+		p.endpoint = bytes.Clone(info.Endpoint)
+	}
+	if p.inDoubt && p.pending == 0 {
+		p.inDoubt = false
+	}
+	t.setGate(p)
+	for _, other := range slices.Clone(t.order) {
+		if other != p && other.id.Name() == p.id.Name() && !other.superseded {
+			t.supersede(other)
+		}
+	}
+	return nil
+}
+
+// connectEngine loads the peer's metadata. Where a transfer failed without evidence and nothing is pending, the old connection is dropped first: a
+// broken endpoint of NIXL's comes back only so (nixl.md, 2).
+func (t *Transport) connectEngine(p *peer, info PeerInfo) error {
+	if p != nil && p.inDoubt && p.pending == 0 && p.engine {
+		t.engine.Disconnect(p.id)
+	}
+	return t.engine.Connect(info.Identity, info.EngineMetadata)
+}
+
+func (t *Transport) supersede(p *peer) {
+	t.log.Info("peer superseded", "peer", p.id)
+	p.superseded = true
+	if !p.added {
+		t.strangers--
+	}
+	t.setGate(p)
+	if p.inUse() || len(p.flows) > 0 {
+		t.release(p)
+		return
+	}
+	t.forgetPeer(p)
+}
+
+// RemovePeer ends sending requests to a peer; done is called in the reactor. Its requests in progress fail and drain; flows that it sends here run to their end. What has no
+// evidence is kept. Unknown peers are ignored.
+func (t *Transport) RemovePeer(id ports.Identity, done func()) error {
+	return t.do(func(t *Transport) {
+		if p := t.peers[id]; p != nil && p.added {
+			t.failAll(p, ErrPeerGone, "RemovePeer was called")
+			t.failDirects(p, ErrPeerGone, "RemovePeer was called")
+			p.added = false
+			if !p.superseded {
+				t.strangers++
+			}
+			t.setGate(p)
+			t.release(p)
+		}
+		done()
+	})
+}
+
+// setGate tells submitters whether the peer takes requests.
+func (t *Transport) setGate(p *peer) {
+	if p.info.Gate == nil {
+		return
+	}
+	p.info.Gate.refusal.Store(t.refusal(p))
+}
+
+// refusal is why nothing new may be sent to p, or nil.
+func (t *Transport) refusal(p *peer) *Failure {
+	switch {
+	case t.closing:
+		return &Failure{Peer: p.id, Kind: ErrClosing}
+	case !p.added:
+		return &Failure{Peer: p.id, Kind: ErrPeerGone}
+	case p.superseded:
+		return &Failure{Peer: p.id, Kind: ErrPeerGone, Text: "a newer incarnation of the name was added"}
+	case p.inDoubt:
+		return &Failure{Peer: p.id, Kind: ErrPeerInDoubt, Text: "add the peer again when nothing is pending, or a new incarnation of it"}
+	}
+	return nil
+}
+
+// doubt is called when a transfer to p failed without evidence: one broken endpoint must not eat both arenas.
+func (t *Transport) doubt(p *peer, cause error) {
+	t.counters.Add(UnprovedWrites, 1)
+	if p.inDoubt {
+		return
+	}
+	p.inDoubt = true
+	t.log.Warn("a transfer failed and nothing proves that it ended; its memory is kept and nothing more is posted to the peer", "peer", p.id, "cause", cause)
+	t.setGate(p)
+	t.failAll(p, ErrPeerInDoubt, "")
+	t.failDirects(p, ErrPeerInDoubt, "")
+}
+
+// heardFrom notes that a frame of the peer came.
+func (t *Transport) heardFrom(p *peer) {
+	p.heard, p.silent = true, false
+	p.unanswered, p.silentStep = 0, repeatFirst
+}
+
+// wayBack learns where a peer's control channel is from its WANT or DRAIN. AddPeer's word stands.
+func (t *Transport) wayBack(p *peer, endpoint []byte) {
+	if len(endpoint) == 0 || bytes.Equal(p.endpoint, endpoint) || (p.added && len(p.info.Endpoint) > 0) {
+		return
+	}
+	if err := t.control.Connect(p.id, endpoint); err != nil {
+		t.counters.Add(FramesNotDecoded, 1)
+		t.log.Debug("a peer's endpoint can't be used", "peer", p.id, "err", err)
+		return
+	}
+	p.endpoint = bytes.Clone(endpoint)
+}
+
+// release lets go of a peer entry that AddPeer no longer holds, a lease after its last open or closed flow and tracked request: until then the answer to its last message may have to be
+// given again. Its engine connection goes only when no transfer is pending, since invalidating hides a completion (nixl.md, 2).
+func (t *Transport) release(p *peer) {
+	switch {
+	case t.peers[p.id] != p || (p.added && !p.superseded):
+	case p.inUse():
+		t.timers.stop(&p.idle)
+	case p.idle.slot == 0:
+		t.timers.arm(&p.idle, t.now.Add(t.settings.ReceiverLease))
+	}
+}
+
+// inUse reports whether something of the entry is open.
+func (p *peer) inUse() bool {
+	return p.live > 0 || p.tracked > 0 || p.pending > 0 || p.party.Totals() != (drain.Totals{})
+}
+
+// fire drops the entry when the lease after its last use has passed.
+func (p *peer) fire(t *Transport, _ timerKind) {
+	if !p.inUse() {
+		t.forgetPeer(p)
+	}
+}
+
+func (t *Transport) forgetPeer(p *peer) {
+	t.timers.stop(&p.idle)
+	t.retired.add(p.id, retiredPeer{superseded: p.superseded, lastID: p.lastID})
+	if !p.superseded {
+		t.strangers--
+	}
+	for f := p.flowFirst; f != nil; {
+		next := f.next
+		t.forgetFlow(f)
+		f = next
+	}
+	if t.control != nil {
+		t.control.Disconnect(p.id)
+	}
+	if p.engine {
+		t.engine.Disconnect(p.id)
+	}
+	delete(t.peers, p.id)
+	for i, q := range t.order {
+		if q == p {
+			t.order = append(t.order[:i], t.order[i+1:]...)
+			break
+		}
+	}
+}

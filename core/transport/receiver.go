@@ -1,0 +1,412 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kvbounce/kvbounce/core/credit"
+	"github.com/kvbounce/kvbounce/core/drain"
+	"github.com/kvbounce/kvbounce/core/plan"
+	"github.com/kvbounce/kvbounce/core/wire"
+	"github.com/kvbounce/kvbounce/ports"
+)
+
+// The receiver's life of a flow. Each function is one event; the table is protocol.md's, 7, Frame by state.
+
+// maxFinished bounds the finished flows that are kept for re-ACK, per peer. A duplicate for a dropped one is an unknown flow: it may cost that request, never bytes.
+const maxFinished = 1024
+
+// Decoded runs are kept for the next DATA, within bounds that a peer can't stretch for long.
+const (
+	maxSpareRuns = 64
+	maxSpareCap  = 1 << 15
+)
+
+func (t *Transport) onWant(p *peer, w *wire.Want) {
+	t.wayBack(p, w.Endpoint)
+	t.closeBelow(p, w.Oldest)
+	if w.Request < p.highestOldest {
+		t.counters.Add(WantsBelowOldest, 1)
+		return
+	}
+	f := p.flows[w.Request]
+	if f == nil {
+		t.admit(p, w)
+		return
+	}
+	t.renewLease(f)
+	switch {
+	case f.state == flowExpired || f.state == flowClosed:
+		t.nackWhole(p, w.Request, uint32(len(w.ChunkBytes)), wire.ReasonExpired, "the flow is closed")
+	case f.state == flowOpen && (f.token != w.Token || !slices.Equal(f.sizes, w.ChunkBytes)):
+		t.nackWhole(p, w.Request, uint32(len(w.ChunkBytes)), wire.ReasonMalformed, "a repeated WANT contradicts the first")
+	default:
+		t.answerWant(f)
+	}
+}
+
+// answerWant says again what a repeated WANT asks for: credits of chunks that hold one, ACKs of those that are done, or that it is queued.
+func (t *Transport) answerWant(f *flow) {
+	credits := t.out.grant.Credits[:0]
+	acked, pending := false, uint32(0)
+	for i, rc := range f.chunks {
+		switch rc.stateNow() {
+		case regionNone:
+			pending = max(pending, f.sizes[i])
+		case regionDone:
+			t.sendAck(f, rc)
+			acked = true
+		case regionGranted, regionQueued, regionScattering:
+			credits = append(credits, t.creditOf(rc))
+		}
+	}
+	switch {
+	case len(credits) > 0:
+		t.sendGrant(f, credits)
+	case pending > 0 && !t.placeable(pending):
+		t.nackWhole(f.peer, f.id, uint32(len(f.sizes)), wire.ReasonOverloaded, noRoom)
+	case !acked:
+		t.sendQueued(f)
+	}
+}
+
+// noRoom is the text of NACK 9 when blocks in doubt stand in every place for a chunk.
+const noRoom = "blocks in doubt leave no room for a chunk of the request"
+
+func (t *Transport) placeable(bytes uint32) bool {
+	return t.credits.Placeable(uint64(bytes), credit.ForGrant)
+}
+
+// admit takes a new flow, or refuses it without keeping anything.
+func (t *Transport) admit(p *peer, w *wire.Want) {
+	refuse := func(reason wire.Reason, text string) {
+		t.nackWhole(p, w.Request, uint32(len(w.ChunkBytes)), reason, text)
+	}
+	limit := min(t.settings.MaxChunk, t.credits.Usable())
+	switch largest := slices.Max(w.ChunkBytes); {
+	case t.closing:
+		refuse(wire.ReasonRefused, "the receiver is closing")
+		return
+	case p.superseded:
+		refuse(wire.ReasonRefused, "a newer incarnation of the name was added")
+		return
+	case w.Token != 0:
+		refuse(wire.ReasonReceiveWindow, "no open window has this token")
+		return
+	case t.settings.RequireToken:
+		refuse(wire.ReasonReceiveWindow, "the receiver requires a receive token")
+		return
+	case len(w.ChunkBytes) > plan.MaxChunks:
+		refuse(wire.ReasonTooLarge, fmt.Sprintf("the request has %d chunks, at most %d are allowed", len(w.ChunkBytes), plan.MaxChunks))
+		return
+	case uint64(largest) > limit:
+		refuse(wire.ReasonTooLarge, fmt.Sprintf("a chunk has %d bytes, at most %d are allowed", largest, limit))
+		return
+	case p.live >= t.settings.MaxFlowsPerPeer:
+		refuse(wire.ReasonOverloaded, fmt.Sprintf("the peer has %d flows, at most %d are allowed", p.live, t.settings.MaxFlowsPerPeer))
+		return
+	case !t.placeable(largest):
+		refuse(wire.ReasonOverloaded, noRoom)
+		return
+	}
+	f := &flow{peer: p, id: w.Request, token: w.Token, sizes: slices.Clone(w.ChunkBytes)}
+	f.account.Party = &p.party
+	f.chunks = make([]*regionChunk, len(f.sizes))
+	f.lease = timer{kind: timerLease, owner: f}
+	p.insert(f)
+	p.live++
+	t.liveFlows++
+	t.timers.stop(&p.idle)
+	f.credits = t.grants.Open(f, f.sizes)
+	t.renewLease(f)
+	t.counters.Add(FlowsAdmitted, 1)
+}
+
+// grant gives out what the arena has room for, and tells each flow's peer in one message.
+func (t *Transport) grant() {
+	if t.grants == nil {
+		return
+	}
+	for {
+		g, ok := t.grants.Next()
+		if !ok {
+			if t.clearWay() {
+				continue
+			}
+			break
+		}
+		f := g.Flow.Owner.(*flow)
+		t.nextRegion++
+		rc := &regionChunk{flow: f, index: uint32(g.Chunk), state: regionGranted, region: t.nextRegion}
+		f.chunks[g.Chunk] = rc
+		rc.hold = t.ledger.Hold(g.Block, &f.account)
+		rc.hold.Open(drain.PeerWrite)
+		t.regions++
+		if len(f.pending) == 0 {
+			t.granted = append(t.granted, f)
+		}
+		f.pending = append(f.pending, t.creditOf(rc))
+	}
+	for i, f := range t.granted {
+		t.sendGrant(f, f.pending)
+		f.pending = f.pending[:0]
+		t.renewLease(f)
+		t.granted[i] = nil
+		t.dirty = true
+	}
+	t.granted = t.granted[:0]
+}
+
+// clearWay gives up staging without a credit that lies where a waiting grant is promised room (core/credit), and reports whether there was any.
+func (t *Transport) clearWay() (cleared bool) {
+	if t.grants.Active() == 0 {
+		return false
+	}
+	for c := t.cached.first; c != nil; {
+		next := c.next
+		if t.credits.InTheWay(c.staging.Block()) {
+			t.takeStaging(c)
+			cleared = true
+		}
+		c = next
+	}
+	return cleared
+}
+
+func (t *Transport) onData(p *peer, d *wire.Data) {
+	f := p.flows[d.Request]
+	refuse := func(reason wire.Reason, text string) {
+		t.nack(p, wire.Nack{Request: d.Request, Region: d.Region, Chunk: d.Chunk, Chunks: d.Chunks, Reason: reason, Text: text})
+	}
+	switch {
+	case f == nil && d.Request < p.highestOldest:
+		return
+	case f == nil:
+		refuse(wire.ReasonUnknownFlow, "the flow is not known")
+		return
+	}
+	t.renewLease(f)
+	if int(d.Chunks) != len(f.chunks) {
+		refuse(wire.ReasonMalformed, fmt.Sprintf("the request has %d chunks", len(f.chunks)))
+		return
+	}
+	rc := f.chunks[d.Chunk]
+	switch {
+	case rc.stateNow() == regionDone && rc.region == d.Region:
+		t.sendAck(f, rc)
+		return
+	case f.state == flowExpired || f.state == flowClosed:
+		t.nackWhole(p, f.id, uint32(len(f.chunks)), wire.ReasonExpired, "the flow is closed")
+		return
+	case rc == nil || rc.region != d.Region:
+		refuse(wire.ReasonOutsideChunk, fmt.Sprintf("chunk %d was not granted region %d", d.Chunk, d.Region))
+		return
+	case rc.state == regionInDoubt:
+		refuse(wire.ReasonScatterFailed, "the chunk's scatter failed")
+		return
+	case rc.state != regionGranted:
+		return
+	}
+	if reason, text := t.checkData(f, rc, d.Runs); reason != 0 {
+		refuse(reason, text)
+		return
+	}
+	// The sender sends DATA only after the success of its write was latched.
+	t.closeRegion(rc, drain.SenderLatched)
+	rc.state = regionQueued
+	f.copies++
+	// The decoder's slices become the chunk's; it decodes into spare ones from now on.
+	rc.runs, d.Runs = d.Runs, t.takeRuns()
+	t.timers.stop(&f.lease)
+	t.scatterQ = append(t.scatterQ, rc)
+}
+
+// checkData holds the DATA of a granted chunk against what it may do.
+func (t *Transport) checkData(f *flow, rc *regionChunk, runs ports.Runs) (wire.Reason, string) {
+	if err := checkPlaces(runs, uint64(f.sizes[rc.index])); err != nil {
+		return wire.ReasonOutsideChunk, err.Error()
+	}
+	if err := t.registry.CheckDestinations(runs, t.arena.Place); err != nil {
+		return wire.ReasonUnregistered, err.Error()
+	}
+	return 0, ""
+}
+
+// closeRegion notes the evidence that the peer's write into the region ended.
+func (t *Transport) closeRegion(rc *regionChunk, e drain.Evidence) {
+	rc.hold.Close(drain.PeerWrite, e)
+	t.regions--
+}
+
+// launchScatters starts queued scatters while there are copy contexts.
+func (t *Transport) launchScatters() {
+	n := 0
+	for _, rc := range t.scatterQ {
+		if rc.state != regionQueued || !t.copiesFull() && t.launchScatter(rc) {
+			continue
+		}
+		t.scatterQ[n] = rc
+		n++
+	}
+	clear(t.scatterQ[n:])
+	t.scatterQ = t.scatterQ[:n]
+}
+
+// launchScatter starts one scatter. It reports false when no copy context was free.
+func (t *Transport) launchScatter(rc *regionChunk) bool {
+	f := rc.flow
+	// Memory may have been deregistered since DATA was accepted.
+	if reason, text := t.checkData(f, rc, rc.runs); reason != 0 {
+		t.nack(f.peer, wire.Nack{Request: f.id, Region: rc.region, Chunk: rc.index, Chunks: uint32(len(f.chunks)), Reason: reason, Text: text})
+		t.dropScatter(rc)
+		return true
+	}
+	rc.hold.Open(drain.Scatter)
+	event, err := t.compute.Scatter(rc.runs, t.arena.Base+rc.hold.Block().Offset)
+	switch {
+	case errors.Is(err, ports.ErrBusy):
+		rc.hold.Close(drain.Scatter, drain.NeverStarted)
+		return false
+	case errors.Is(err, ports.ErrNotLaunched):
+		rc.hold.Close(drain.Scatter, drain.NeverStarted)
+		t.nack(f.peer, wire.Nack{Request: f.id, Region: rc.region, Chunk: rc.index, Chunks: uint32(len(f.chunks)), Reason: wire.ReasonScatterFailed, Text: err.Error()})
+		t.dropScatter(rc)
+		return true
+	case err != nil:
+		t.scatterInDoubt(rc, err)
+		return true
+	}
+	rc.state, rc.scatter = regionScattering, event
+	t.scatters = append(t.scatters, rc)
+	t.counters.Add(ScattersRun, 1)
+	t.dirty = true
+	return true
+}
+
+// dropScatter takes a queued scatter back. The chunk stays granted, in the hands of a sender that now fails the request.
+func (t *Transport) dropScatter(rc *regionChunk) {
+	t.giveRuns(rc)
+	rc.state = regionGranted
+	rc.flow.copies--
+	rc.hold.Open(drain.PeerWrite)
+	t.regions++
+	t.renewLease(rc.flow)
+}
+
+func (t *Transport) pollScatters() {
+	keep := t.scatters[:0]
+	for _, rc := range t.scatters {
+		e, pending := drain.OfCopy(rc.scatter.Status())
+		if pending {
+			keep = append(keep, rc)
+			continue
+		}
+		t.dirty = true
+		if e.Closes(drain.Scatter) {
+			t.onScattered(rc, e)
+		} else {
+			t.scatterInDoubt(rc, rc.scatter.Err())
+		}
+	}
+	clear(t.scatters[len(keep):])
+	t.scatters = keep
+}
+
+func (t *Transport) onScattered(rc *regionChunk, e drain.Evidence) {
+	f := rc.flow
+	rc.hold.Close(drain.Scatter, e)
+	rc.state, rc.scatter = regionDone, nil
+	t.giveRuns(rc)
+	t.freeRegion(rc)
+	f.copies--
+	f.done++
+	t.sendAck(f, rc)
+	switch {
+	case f.done == len(f.chunks) && f.state != flowClosed:
+		t.finish(f)
+	case f.state == flowClosed:
+		t.advanceClosed(f)
+	case f.state == flowOpen:
+		t.renewLease(f)
+	}
+}
+
+// freeRegion says that a chunk needs its region no more.
+func (t *Transport) freeRegion(rc *regionChunk) {
+	rc.hold.Drop()
+	rc.hold = nil
+	t.grants.Returned(rc.flow.credits)
+}
+
+// scatterInDoubt keeps the region and the destination of a scatter that failed: the device may still be copying.
+func (t *Transport) scatterInDoubt(rc *regionChunk, cause error) {
+	f := rc.flow
+	rc.state = regionInDoubt
+	f.copies--
+	rc.hold.Doubt(drain.Scatter)
+	t.stuckScatters = append(t.stuckScatters, rc)
+	t.log.Error("a scatter failed and nothing proves that it ended; its region and its destination are in doubt", "peer", f.peer.id, "request", f.id, "chunk", rc.index, "cause", cause)
+	t.nack(f.peer, wire.Nack{Request: f.id, Region: rc.region, Chunk: rc.index, Chunks: uint32(len(f.chunks)), Reason: wire.ReasonScatterFailed, Text: cause.Error()})
+	if f.state == flowClosed {
+		t.advanceClosed(f)
+	} else {
+		t.renewLease(f)
+	}
+}
+
+// finish ends a flow whose every chunk is scattered.
+func (t *Transport) finish(f *flow) {
+	p := f.peer
+	f.state = flowFinished
+	t.timers.stop(&f.lease)
+	t.grants.Close(f.credits)
+	t.counters.Add(FlowsFinished, 1)
+	p.finished++
+	if p.finished > maxFinished {
+		t.forgetFlow(p.oldestFinished())
+	}
+	t.endLive(f)
+}
+
+// oldestFinished is the finished flow with the lowest number; there is one.
+func (p *peer) oldestFinished() *flow {
+	f := p.flowFirst
+	for f.state != flowFinished {
+		f = f.next
+	}
+	return f
+}
+
+func (t *Transport) endLive(f *flow) {
+	f.peer.live--
+	t.liveFlows--
+	t.release(f.peer)
+}
+
+// forgetFlow drops a flow that nothing waits for.
+func (t *Transport) forgetFlow(f *flow) {
+	t.timers.stop(&f.lease)
+	if f.state == flowFinished {
+		f.peer.finished--
+	}
+	f.peer.remove(f)
+}
+
+func (t *Transport) takeRuns() ports.Runs {
+	n := len(t.spareRuns)
+	if n == 0 {
+		return ports.Runs{}
+	}
+	r := t.spareRuns[n-1]
+	t.spareRuns[n-1] = ports.Runs{}
+	t.spareRuns = t.spareRuns[:n-1]
+	return r
+}
+
+func (t *Transport) giveRuns(rc *regionChunk) {
+	if len(t.spareRuns) < maxSpareRuns && cap(rc.runs.Runs)+cap(rc.runs.Index) <= maxSpareCap {
+		t.spareRuns = append(t.spareRuns, ports.Runs{Runs: rc.runs.Runs[:0], Index: rc.runs.Index[:0]})
+	}
+	rc.runs = ports.Runs{}
+}

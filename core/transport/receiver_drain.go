@@ -1,0 +1,138 @@
+package transport
+
+import (
+	"github.com/kvbounce/kvbounce/core/drain"
+	"github.com/kvbounce/kvbounce/core/wire"
+)
+
+// The receiver's life of a flow after its lease ended or its sender drained it.
+
+// expiredFirst and expiredMost bound how often an expired flow that still holds regions says so.
+const (
+	expiredFirst = 2 * second
+	expiredMost  = 60 * second
+)
+
+// renewLease starts an open flow's lease anew, unless a copy of it is queued or running: then it is held.
+func (t *Transport) renewLease(f *flow) {
+	if f.state != flowOpen || f.copies > 0 {
+		return
+	}
+	t.timers.arm(&f.lease, t.now.Add(t.settings.ReceiverLease))
+}
+
+// fire is the end of a flow's lease, or its next NACK 10.
+func (f *flow) fire(t *Transport, _ timerKind) {
+	switch f.state {
+	case flowOpen:
+		t.expire(f)
+	case flowExpired:
+		t.sayExpired(f)
+	}
+}
+
+// expire closes a flow whose sender has been silent for a lease. Silence proves nothing: regions stay as they are.
+func (t *Transport) expire(f *flow) {
+	t.counters.Add(FlowsExpired, 1)
+	t.grants.Close(f.credits)
+	f.state = flowExpired
+	if f.account.Open(drain.PeerWrite) == 0 && f.account.Open(drain.Scatter) == 0 {
+		t.nackWhole(f.peer, f.id, uint32(len(f.chunks)), wire.ReasonExpired, "the flow's lease ended")
+		t.forgetLive(f)
+		return
+	}
+	t.log.Warn("a flow's lease ended while it holds regions; they are kept until the peer drains the request or is fenced", "peer", f.peer.id, "request", f.id)
+	for _, rc := range f.chunks {
+		if rc != nil && rc.hold != nil {
+			rc.hold.Retain()
+		}
+	}
+	f.backoff = expiredFirst
+	t.sayExpired(f)
+}
+
+func (t *Transport) sayExpired(f *flow) {
+	t.nackWhole(f.peer, f.id, uint32(len(f.chunks)), wire.ReasonExpired, "the flow's lease ended; its regions wait for DRAIN")
+	t.timers.arm(&f.lease, t.now.Add(t.jitter(f.backoff)))
+	f.backoff = min(2*f.backoff, expiredMost)
+}
+
+func (t *Transport) forgetLive(f *flow) {
+	t.forgetFlow(f)
+	t.endLive(f)
+}
+
+func (t *Transport) onDrain(p *peer, d *wire.Drain) {
+	t.wayBack(p, d.Endpoint)
+	f := p.flows[d.Request]
+	switch {
+	case f == nil:
+		t.sendDrainAck(p, d.Request)
+	case f.state == flowFinished:
+		t.sendDrainAck(p, f.id)
+		t.forgetFlow(f)
+	default:
+		f.answer = true
+		t.closeFlow(f)
+	}
+}
+
+// closeBelow acts on every request of the peer below oldest as its DRAIN would, without an answer: the sender tracks none of them any more.
+func (t *Transport) closeBelow(p *peer, oldest uint64) {
+	if oldest <= p.highestOldest {
+		return
+	}
+	p.highestOldest = oldest
+	for f := p.flowFirst; f != nil && f.id < oldest; {
+		next := f.next
+		if f.state == flowFinished {
+			t.forgetFlow(f)
+		} else {
+			t.closeFlow(f)
+		}
+		f = next
+	}
+}
+
+// closeFlow closes a flow on its sender's statement that no write of the request can land any more. Regions without a scatter go back at once.
+func (t *Transport) closeFlow(f *flow) {
+	if f.state == flowOpen {
+		t.grants.Close(f.credits)
+	}
+	f.state = flowClosed
+	t.timers.stop(&f.lease)
+	for _, rc := range f.chunks {
+		switch rc.stateNow() {
+		case regionGranted:
+			t.closeRegion(rc, drain.SenderDrained)
+			rc.state = regionOver
+			t.freeRegion(rc)
+		case regionQueued:
+			// Not launched, so its destination was not touched. The queue skips it.
+			t.giveRuns(rc)
+			rc.state = regionOver
+			f.copies--
+			t.freeRegion(rc)
+		}
+	}
+	t.advanceClosed(f)
+}
+
+// advanceClosed answers and forgets a closed flow when no copy of it is left.
+func (t *Transport) advanceClosed(f *flow) {
+	open, doubtful := f.account.Open(drain.Scatter), f.account.Doubtful(drain.Scatter)
+	switch {
+	case open > doubtful:
+		return
+	case doubtful > 0:
+		if f.answer {
+			f.answer = false
+			t.nackWhole(f.peer, f.id, uint32(len(f.chunks)), wire.ReasonScatterFailed, "a scatter of the request failed and may still run")
+		}
+		return
+	}
+	if f.answer {
+		t.sendDrainAck(f.peer, f.id)
+	}
+	t.forgetLive(f)
+}

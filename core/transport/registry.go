@@ -1,0 +1,249 @@
+package transport
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kvbounce/kvbounce/ports"
+)
+
+// Registry knows the memory that is registered with this agent: the only memory that a peer's DATA may reach. It is changed by any goroutine and read by the reactor.
+type Registry struct {
+	mu     sync.Mutex
+	ranges [][]ports.Descriptor // as registered
+	merged atomic.Pointer[[]span]
+}
+
+// span is a maximal range of registered memory, [start, end) of one place. An end of 0 is 2^64.
+type span struct {
+	start, last uint64 // first and last byte
+	place       ports.Place
+}
+
+// Add makes ranges known. The slice must not change until Remove.
+func (g *Registry) Add(ranges []ports.Descriptor) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ranges = append(g.ranges, ranges)
+	g.merge()
+}
+
+// Remove takes back what Add was given.
+func (g *Registry) Remove(ranges []ports.Descriptor) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, r := range g.ranges {
+		if len(r) == len(ranges) && (len(r) == 0 || &r[0] == &ranges[0]) {
+			g.ranges = slices.Delete(g.ranges, i, i+1)
+			break
+		}
+	}
+	g.merge()
+}
+
+func (g *Registry) merge() {
+	var all []span
+	for _, ranges := range g.ranges {
+		for _, d := range ranges {
+			if d.Bytes > 0 {
+				all = append(all, span{start: d.Addr, last: d.Addr + d.Bytes - 1, place: d.Place})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b span) int { return compareSpans(a, b) })
+	merged := all[:0]
+	for _, s := range all {
+		if n := len(merged); n > 0 && merged[n-1].place == s.place && (merged[n-1].last >= s.start || merged[n-1].last+1 == s.start) {
+			merged[n-1].last = max(merged[n-1].last, s.last)
+			continue
+		}
+		merged = append(merged, s)
+	}
+	g.merged.Store(&merged)
+}
+
+func compareSpans(a, b span) int {
+	if c := comparePlaces(a.place, b.place); c != 0 {
+		return c
+	}
+	switch {
+	case a.start < b.start:
+		return -1
+	case a.start > b.start:
+		return 1
+	}
+	return 0
+}
+
+func comparePlaces(a, b ports.Place) int {
+	if a.Kind != b.Kind {
+		return int(a.Kind) - int(b.Kind)
+	}
+	switch {
+	case a.Device < b.Device:
+		return -1
+	case a.Device > b.Device:
+		return 1
+	}
+	return 0
+}
+
+// covers reports whether the bytes first to last (both included) are registered.
+func covers(spans []span, first, last uint64, place ports.Place) bool {
+	i, found := slices.BinarySearchFunc(spans, span{start: first, place: place}, compareSpans)
+	if !found {
+		i--
+	}
+	return i >= 0 && spans[i].place == place && spans[i].start <= first && last <= spans[i].last
+}
+
+// Covers reports whether all bytes of the descriptor are registered.
+func (g *Registry) Covers(d ports.Descriptor) bool {
+	spans := g.merged.Load()
+	if d.Bytes == 0 {
+		return true
+	}
+	last := d.Addr + d.Bytes - 1
+	return spans != nil && last >= d.Addr && covers(*spans, d.Addr, last, d.Place)
+}
+
+// CheckDestinations reports the first run with a piece outside registered memory of the place. Runs are checked whole; only one whose hull is not inside one range is
+// checked piece by piece.
+func (g *Registry) CheckDestinations(runs ports.Runs, place ports.Place) error {
+	var spans []span
+	if p := g.merged.Load(); p != nil {
+		spans = *p
+	}
+	var table extent
+	for i, r := range runs.Runs {
+		low, high := table.of(r, runs.Index)
+		first, ok1 := position(r, low, 0)
+		last, ok2 := position(r, high, r.Piece-1)
+		if ok1 && ok2 && covers(spans, first, last, place) {
+			continue
+		}
+		for k := range r.Pieces {
+			m := multiple(r, runs.Index, k)
+			first, ok1 := position(r, m, 0)
+			last, ok2 := position(r, m, r.Piece-1)
+			if !ok1 || !ok2 || !covers(spans, first, last, place) {
+				return fmt.Errorf("run %d, piece %d: its destination is not in memory registered here", i, k)
+			}
+		}
+	}
+	return nil
+}
+
+// multiple is how many strides piece k of a run stands from the run's address.
+func multiple(r ports.Run, index []uint32, k uint32) uint32 {
+	if r.Table == ports.NoTable {
+		return k
+	}
+	return index[r.Table+k]
+}
+
+// position is addr + m*stride + plus, exactly; ok is false when that is no 64-bit address.
+func position(r ports.Run, m, plus uint32) (uint64, bool) {
+	magnitude := uint64(r.Stride)
+	if r.Stride < 0 {
+		magnitude = -magnitude
+	}
+	over, by := bits.Mul64(uint64(m), magnitude)
+	if over != 0 {
+		return 0, false
+	}
+	addr, carry := r.Addr, uint64(0)
+	if r.Stride < 0 {
+		addr, carry = bits.Sub64(addr, by, 0)
+	} else {
+		addr, carry = bits.Add64(addr, by, 0)
+	}
+	if carry != 0 {
+		return 0, false
+	}
+	addr, carry = bits.Add64(addr, uint64(plus), 0)
+	return addr, carry == 0
+}
+
+// extent finds the smallest and largest index of a run's part of the table, once for runs in a row that share it.
+type extent struct {
+	table, pieces uint32
+	low, high     uint32
+	known         bool
+}
+
+// of returns the multiples of the stride at which the run's lowest and highest piece stand.
+func (e *extent) of(r ports.Run, index []uint32) (low, high uint32) {
+	if r.Table == ports.NoTable {
+		low, high = 0, r.Pieces-1
+	} else {
+		if !e.known || e.table != r.Table || e.pieces != r.Pieces {
+			part := index[r.Table : uint64(r.Table)+uint64(r.Pieces)]
+			*e = extent{table: r.Table, pieces: r.Pieces, low: slices.Min(part), high: slices.Max(part), known: true}
+		}
+		low, high = e.low, e.high
+	}
+	if r.Stride < 0 {
+		return high, low
+	}
+	return low, high
+}
+
+// checkPlaces reports the first run that leaves the chunk's bytes in the region, or pieces that add up to more than the chunk.
+func checkPlaces(runs ports.Runs, chunkBytes uint64) error {
+	var sum uint64
+	for i, r := range runs.Runs {
+		reach := uint64(r.Pieces-1)*uint64(r.Step) + uint64(r.Piece)
+		if end := r.Offset + reach; end < r.Offset || end > chunkBytes {
+			return fmt.Errorf("run %d leaves the chunk's %d bytes", i, chunkBytes)
+		}
+		sum += uint64(r.Piece) * uint64(r.Pieces)
+		if sum > chunkBytes {
+			return fmt.Errorf("the pieces add up to more than the chunk's %d bytes", chunkBytes)
+		}
+	}
+	return nil
+}
+
+// touches reports whether a piece of the runs, in memory of the place, meets one of the ranges.
+func touches(runs ports.Runs, place ports.Place, ranges []ports.Descriptor) bool {
+	var table extent
+	for _, r := range runs.Runs {
+		low, high := table.of(r, runs.Index)
+		first, _ := position(r, low, 0)
+		last, _ := position(r, high, r.Piece-1)
+		if !meets(first, last, place, ranges) {
+			continue
+		}
+		for k := range r.Pieces {
+			first, _ := position(r, multiple(r, runs.Index, k), 0)
+			if meets(first, first+uint64(r.Piece)-1, place, ranges) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// meets reports whether the bytes first to last (both included) of the place meet one of the ranges.
+func meets(first, last uint64, place ports.Place, ranges []ports.Descriptor) bool {
+	for _, d := range ranges {
+		if d.Bytes > 0 && d.Place == place && first <= d.Addr+d.Bytes-1 && d.Addr <= last {
+			return true
+		}
+	}
+	return false
+}
+
+// meetsAny reports whether one of the descriptors meets one of the ranges.
+func meetsAny(list, ranges []ports.Descriptor) bool {
+	for _, d := range list {
+		if d.Bytes > 0 && meets(d.Addr, d.Addr+d.Bytes-1, d.Place, ranges) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,166 @@
+package transport
+
+import (
+	"time"
+
+	"github.com/kvbounce/kvbounce/core/drain"
+	"github.com/kvbounce/kvbounce/core/plan"
+	"github.com/kvbounce/kvbounce/core/wire"
+	"github.com/kvbounce/kvbounce/ports"
+)
+
+// requestState is a tracked request's state.
+//
+//	waiting -> active -> (success: forgotten)
+//	    |         '----> draining -> forgotten
+//	    '--> (failure before WANT: forgotten)
+type requestState uint8
+
+const (
+	requestWaiting   requestState = iota // for the caller's ready event; no WANT was sent
+	requestActive                        // in progress
+	requestDraining                      // failed; its gathers and writes must be proven and DRAIN answered
+	requestForgotten                     // no longer tracked
+)
+
+// Submission is what a submitter hands over to start a bounce request.
+type Submission struct {
+	Peer     ports.Identity
+	Chunks   []uint32 // bytes of each chunk; the transport keeps the slice
+	Bytes    uint64   // bytes moved, without padding
+	Token    uint64   // receive token, 0 none
+	Ready    ports.Event
+	Notify   []byte        // sent to the peer's application after success
+	PlanTime time.Duration // what the size pass took
+	Recycle  func(*plan.Chunk)
+}
+
+// request is a bounce request at the sender, owned by the reactor.
+type request struct {
+	h       *Handle
+	peer    *peer
+	id      uint64
+	state   requestState
+	sub     Submission
+	chunks  []chunk
+	planned int
+	credits int
+	acked   int
+	account drain.Account
+
+	repeat   timer
+	progress timer
+	backoff  time.Duration
+	last     ports.Instant // of the last progress
+	resend   int           // which chunk repair towards a silent peer looks at next
+
+	mayDrain  bool // DRAIN was sent at least once
+	drainSlow bool // the receiver has a copy in doubt: NACK 7
+	drainEnd  ports.Instant
+
+	began                                        ports.Instant
+	firstGather, firstWrite, firstData           ports.Instant
+	lastCredit, lastGather, lastWrite, lastAcked ports.Instant
+
+	prev, next *request
+}
+
+// Start hands a planned request to the reactor. Its chunks follow by Handle.Planned, in order. Any goroutine.
+func (t *Transport) Start(s Submission) (*Handle, error) {
+	h := &Handle{path: PathBounce, peer: s.Peer, bytes: s.Bytes, planTime: s.PlanTime}
+	r := &request{h: h, sub: s}
+	h.cancel = func() { t.cancelRequest(r) }
+	h.planned = func(c *plan.Chunk, took time.Duration) {
+		// The submitter is bound by its own chunks, so this may exceed the queue's bound by them.
+		_ = t.put(func(t *Transport) { t.onPlanned(r, c, took) }, true)
+	}
+	h.planFailed = func(err error) {
+		_ = t.put(func(t *Transport) { t.fail(r, &Failure{Kind: ErrPlan, Cause: err}) }, true)
+	}
+	if err := t.do(func(t *Transport) { t.startRequest(r) }); err != nil {
+		return nil, err
+	}
+	t.counters.Add(BounceSubmits, 1)
+	return h, nil
+}
+
+// Planned hands the request's next chunk to the reactor, which owns it until it calls Recycle.
+func (h *Handle) Planned(c *plan.Chunk, took time.Duration) { h.planned(c, took) }
+
+// PlanFailed fails the request: its descriptors turned out to be wrong after WANT left.
+func (h *Handle) PlanFailed(err error) { h.planFailed(err) }
+
+func (t *Transport) cancelRequest(r *request) {
+	_ = t.put(func(t *Transport) { t.fail(r, &Failure{Kind: ErrCancelled}) }, true)
+}
+
+// track puts the request at the end of its peer's.
+func (p *peer) track(r *request) {
+	p.lastID++
+	r.id = p.lastID
+	r.h.id.Store(r.id)
+	p.requests[r.id] = r
+	r.prev = p.reqLast
+	if p.reqLast != nil {
+		p.reqLast.next = r
+	} else {
+		p.reqFirst = r
+	}
+	p.reqLast = r
+	p.tracked++
+}
+
+func (p *peer) untrack(r *request) {
+	delete(p.requests, r.id)
+	if r.prev != nil {
+		r.prev.next = r.next
+	} else {
+		p.reqFirst = r.next
+	}
+	if r.next != nil {
+		r.next.prev = r.prev
+	} else {
+		p.reqLast = r.prev
+	}
+	r.prev, r.next = nil, nil
+	p.tracked--
+}
+
+// stages are the request's times at its logical end.
+func (r *request) stages(now ports.Instant) Stages {
+	s := Stages{Plan: r.h.planTime}
+	if r.began != 0 {
+		s.Total = now.Sub(r.began)
+	}
+	span := func(from, to ports.Instant) time.Duration {
+		if from == 0 || to < from {
+			return 0
+		}
+		return to.Sub(from)
+	}
+	s.WantGrant = span(r.began, r.lastCredit)
+	s.Gather = span(r.firstGather, r.lastGather)
+	s.Write = span(r.firstWrite, r.lastWrite)
+	s.DataAck = span(r.firstData, r.lastAcked)
+	return s
+}
+
+// sendWant sends WANT, for the first time or again.
+func (t *Transport) sendWant(r *request) {
+	w := &t.out.want
+	*w = wire.Want{Request: r.id, Oldest: r.peer.reqFirst.id, Token: r.sub.Token, Endpoint: t.control.Endpoint(), ChunkBytes: r.sub.Chunks}
+	t.send(r.peer, w)
+}
+
+// sendData sends the DATA of a written chunk, for the first time or again.
+func (t *Transport) sendData(c *chunk) {
+	d := &t.out.data
+	*d = wire.Data{Request: c.req.id, Region: c.credit.Region, Chunk: c.index, Chunks: uint32(len(c.req.chunks)), Runs: c.plan.Scatter}
+	t.send(c.req.peer, d)
+}
+
+func (t *Transport) sendDrain(p *peer, id uint64) {
+	d := &t.out.drain
+	*d = wire.Drain{Request: id, Endpoint: t.control.Endpoint()}
+	t.send(p, d)
+}

@@ -1,0 +1,392 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/kvbounce/kvbounce/core/credit"
+	"github.com/kvbounce/kvbounce/core/drain"
+	"github.com/kvbounce/kvbounce/core/wire"
+	"github.com/kvbounce/kvbounce/ports"
+)
+
+// ErrStale: an incarnation was superseded here, or a description is older than the one that is known.
+var ErrStale = errors.New("stale peer")
+
+// pauseLimit is how late a Poll may come before the process counts as paused: every deadline then moves by the excess, so that a process that was stopped does not
+// fail its requests with the evidence in its socket (protocol.md, 7, Repair).
+const pauseLimit = time.Second
+
+// framesPerPoll bounds the frames of one turn, so that a peer that floods can't keep completions from being seen. Timers wait for a turn that
+// took in everything.
+const framesPerPoll = 1024
+
+// Settings are the numbers a transport goes by; core/config holds their defaults and rules.
+type Settings struct {
+	RequestTimeout   time.Duration // no-progress timeout towards a peer that was not added (there the negotiated one holds)
+	ReceiverLease    time.Duration
+	Window           int    // chunks of one flow that may hold a region at once
+	MaxChunk         uint64 // bytes; larger chunks in a WANT are refused
+	MaxFlowsPerPeer  int
+	MaxPeers         int // entries made by frames
+	EagerGather      bool
+	RequireToken     bool
+	DirectRegistered func() bool // whether memory is registered for direct use, or the application takes notifications: peers then need this side to drive the engine
+}
+
+// Options are what a transport is made of. Without bounce Control, Compute and Credits are nil.
+type Options struct {
+	Self     ports.Identity
+	Settings Settings
+	Engine   ports.TransferEngine
+	Control  ports.ControlChannel
+	Compute  ports.GpuCompute
+	Arena    ports.Arena
+	Credits  *credit.Arena
+	Registry *Registry
+	Rand     ports.Randomness
+	Wake     func() // called by submitters when the reactor may be asleep
+	Log      *slog.Logger
+}
+
+// Transport is one agent's protocol state. Poll and the functions that its comments call the reactor's belong to one goroutine.
+type Transport struct {
+	self     ports.Identity
+	settings Settings
+	engine   ports.TransferEngine
+	control  ports.ControlChannel
+	compute  ports.GpuCompute
+	arena    ports.Arena
+	credits  *credit.Arena
+	grants   *credit.Scheduler
+	ledger   *drain.Ledger
+	registry *Registry
+	rand     ports.Randomness
+	wake     func()
+	log      *slog.Logger
+	counters Counters
+
+	inbox    inbox
+	commands []command
+
+	now       ports.Instant // of this turn, less the pauses
+	skew      time.Duration // sum of pauses
+	asked     ports.Instant // when the last Poll wanted to be called again, unskewed
+	timers    timers
+	peers     map[ports.Identity]*peer
+	order     []*peer // the same, in order of appearance
+	strangers int     // entries that no AddPeer holds and nobody superseded
+	retired   retired
+	closing   bool
+
+	// Sender.
+	waiting  []*request // for their ready event
+	needy    chunkList  // planned chunks with a credit
+	eager    chunkList  // planned chunks without one
+	cached   chunkList  // gathered chunks without a credit: their staging may be taken
+	eagerUse uint64     // bytes of staging gathered ahead of credits
+	gathers  []*chunk
+	writes   []*chunk
+	directs  []*direct
+	notices  []*notice
+
+	stuckGathers  []*chunk       // in doubt: they may still run
+	stuckScatters []*regionChunk // likewise
+
+	// Receiver.
+	nextRegion uint64
+	scatterQ   []*regionChunk
+	scatters   []*regionChunk
+	granted    []*flow // flows with new credits in this turn
+	liveFlows  int
+	regions    int // granted regions whose write has no evidence yet
+
+	leaving []*leaving // deregistrations that wait for accesses
+
+	driver driver
+	dirty  bool // something moved in this turn
+
+	rbuf, sbuf []byte
+	in         inMessages
+	out        outMessages
+	pairLocal  [1]ports.Descriptor
+	pairRemote [1]ports.Descriptor
+	spareRuns  []ports.Runs
+}
+
+// inMessages are decoded into again and again, outMessages encoded from.
+type inMessages struct {
+	want  wire.Want
+	grant wire.Grant
+	data  wire.Data
+	ack   wire.Ack
+	nack  wire.Nack
+	drain wire.Drain
+	done  wire.DrainAck
+}
+
+type outMessages struct {
+	want  wire.Want
+	grant wire.Grant
+	data  wire.Data
+	ack   wire.Ack
+	nack  wire.Nack
+	drain wire.Drain
+	done  wire.DrainAck
+}
+
+// New makes a transport. It starts nothing.
+func New(o Options) *Transport {
+	t := &Transport{
+		self: o.Self, settings: o.Settings, engine: o.Engine, control: o.Control, compute: o.Compute, arena: o.Arena, credits: o.Credits,
+		ledger: drain.New(o.Credits), registry: o.Registry, rand: o.Rand, wake: o.Wake, log: o.Log,
+		peers: map[ports.Identity]*peer{}, asked: ports.Never,
+	}
+	if o.Credits != nil {
+		t.grants = credit.NewScheduler(o.Credits, o.Settings.Window)
+	}
+	return t
+}
+
+// Self is the identity that the transport's frames carry.
+func (t *Transport) Self() ports.Identity { return t.self }
+
+// Counters may be read by any goroutine.
+func (t *Transport) Counters() *Counters { return &t.counters }
+
+// do hands a command to the reactor. Any goroutine.
+func (t *Transport) do(c command) error { return t.put(c, false) }
+
+func (t *Transport) put(c command, force bool) error {
+	first, err := t.inbox.put(c, force)
+	if err != nil {
+		return err
+	}
+	if first && t.wake != nil {
+		t.wake()
+	}
+	return nil
+}
+
+// Poll takes one turn. It reports whether anything moved, and when it wants to be called again at the latest; before that it may be called at any time, and must be when the
+// control channel's descriptor is readable or Wake was called. Reactor.
+func (t *Transport) Poll(now ports.Instant) (work bool, next ports.Instant) {
+	t.startTurn(now)
+	t.runCommands()
+	drained := t.receive()
+	if t.driver.due(t.now) {
+		if t.engine.Progress() {
+			t.driver.engineMoved(t.now)
+			t.dirty = true
+		}
+		t.driver.drove(t.now)
+	}
+	t.pollReady()
+	t.pollGathers()
+	t.pollWrites()
+	t.pollScatters()
+	t.pollDirects()
+	t.sendNotices()
+	if drained {
+		for tm := t.timers.pop(t.now); tm != nil; tm = t.timers.pop(t.now) {
+			tm.owner.fire(t, tm.kind)
+		}
+	}
+	// After all that may have freed arena blocks or copy contexts, the timers included.
+	t.launchScatters()
+	t.launchGathers()
+	t.grant()
+	t.settleLeaving()
+	if t.dirty {
+		t.driver.moved(t.now)
+	}
+	next = t.wakeUp(drained)
+	t.asked = next
+	t.checkInvariants()
+	return t.dirty, next
+}
+
+func (t *Transport) startTurn(now ports.Instant) {
+	if t.asked != ports.Never && t.asked.Add(pauseLimit).Before(now) {
+		t.counters.Add(PausesSeen, 1)
+		t.skew += now.Sub(t.asked)
+	}
+	t.now = now.Add(-t.skew)
+	t.dirty = false
+}
+
+func (t *Transport) runCommands() {
+	t.commands = t.inbox.swap(t.commands)
+	for i, c := range t.commands {
+		c(t)
+		t.commands[i] = nil
+		t.dirty = true
+	}
+}
+
+// wakeUp is when the next turn is due, in the caller's time.
+func (t *Transport) wakeUp(drained bool) ports.Instant {
+	at := min(t.timers.next(), t.driver.plan(t.now, t.demand()))
+	if !drained {
+		return t.now.Add(t.skew)
+	}
+	if len(t.waiting) > 0 || len(t.notices) > 0 {
+		at = min(at, t.now.Add(pollEvery))
+	}
+	if at == ports.Never {
+		return at
+	}
+	return at.Add(t.skew)
+}
+
+// demand says what needs the engine to be driven.
+func (t *Transport) demand() demand {
+	switch {
+	case t.liveFlows > 0 || t.regions > 0 || len(t.gathers)+len(t.writes)+len(t.scatters)+len(t.scatterQ)+len(t.directs) > 0:
+		return demandBusy
+	case t.ledger.Totals().Doubts > 0 || t.ledger.Totals().DoubtfulBytes > 0:
+		return demandRetained
+	case t.settings.DirectRegistered != nil && t.settings.DirectRegistered():
+		return demandTarget
+	}
+	return demandNone
+}
+
+// receive takes frames in until none waits. It reports false when it stopped before that.
+func (t *Transport) receive() (drained bool) {
+	if t.control == nil {
+		return true
+	}
+	for range framesPerPoll {
+		frame, key, ok := t.control.Recv(t.rbuf)
+		if !ok {
+			return true
+		}
+		t.rbuf = frame[:0]
+		t.counters.Add(FramesReceived, 1)
+		t.dirty = true
+		t.frame(frame, key)
+	}
+	return false
+}
+
+// frame takes one frame in. Whatever it holds, it costs at most a reply.
+func (t *Transport) frame(b []byte, key string) {
+	env, err := wire.DecodeEnvelope(b)
+	if err != nil {
+		t.counters.Add(FramesNotDecoded, 1)
+		return
+	}
+	if string(env.To) != string(t.self) {
+		t.counters.Add(FramesForOthers, 1)
+		return
+	}
+	if key != "" && key != ports.Identity(env.From).Name() {
+		t.counters.Add(FramesForged, 1)
+		return
+	}
+	h, err := wire.DecodeHeader(env.Message)
+	if err != nil {
+		t.counters.Add(FramesNotDecoded, 1)
+		return
+	}
+	p := t.peerOf(env.From)
+	if p == nil {
+		t.counters.Add(FramesOfStrangers, 1)
+		return
+	}
+	t.heardFrom(p)
+	if err := t.dispatch(p, h, env.Message); err != nil {
+		t.counters.Add(FramesNotDecoded, 1)
+		t.log.Debug("a message does not decode", "peer", p.id, "type", h.Type, "err", err)
+		if h.Type == wire.TypeWant || h.Type == wire.TypeData || h.Type == wire.TypeDrain {
+			t.nackHeader(p, h, wire.ReasonMalformed, err.Error())
+		}
+	}
+	t.release(p)
+}
+
+// dispatch decodes and handles one message. The error is of decoding alone.
+func (t *Transport) dispatch(p *peer, h wire.Header, b []byte) error {
+	switch h.Type {
+	case wire.TypeWant:
+		if err := t.in.want.Decode(b); err != nil {
+			return err
+		}
+		t.onWant(p, &t.in.want)
+	case wire.TypeGrant:
+		if err := t.in.grant.Decode(b); err != nil {
+			return err
+		}
+		t.onGrant(p, &t.in.grant)
+	case wire.TypeData:
+		if err := t.in.data.Decode(b); err != nil {
+			return err
+		}
+		t.onData(p, &t.in.data)
+	case wire.TypeAck:
+		if err := t.in.ack.Decode(b); err != nil {
+			return err
+		}
+		t.onAck(p, &t.in.ack)
+	case wire.TypeNack:
+		if err := t.in.nack.Decode(b); err != nil {
+			return err
+		}
+		t.counters.Add(NacksReceived, 1)
+		t.onNack(p, &t.in.nack)
+	case wire.TypeDrain:
+		if err := t.in.drain.Decode(b); err != nil {
+			return err
+		}
+		t.onDrain(p, &t.in.drain)
+	case wire.TypeDrainAck:
+		if err := t.in.done.Decode(b); err != nil {
+			return err
+		}
+		t.onDrainAck(p, &t.in.done)
+	default:
+		return fmt.Errorf("type %d is unknown", h.Type)
+	}
+	return nil
+}
+
+// peerOf finds the sender's entry, or makes one of a stranger's while there is room.
+func (t *Transport) peerOf(from []byte) *peer {
+	if p := t.peers[ports.Identity(from)]; p != nil {
+		return p
+	}
+	id := ports.Identity(from)
+	if t.closing || t.strangers >= t.settings.MaxPeers || t.retired.superseded(id) {
+		return nil
+	}
+	t.strangers++
+	return t.newPeer(id)
+}
+
+// message is any of wire's messages.
+type message interface{ Append([]byte) []byte }
+
+// send hands one frame to the channel. What is not taken is lost: repair, on this side or the peer's, makes it good.
+func (t *Transport) send(p *peer, m message) {
+	if p.unanswered >= maxUnanswered {
+		// A peer that does not answer gets one frame now and then, so that queues on the way, which may not bound themselves, stay short.
+		if t.now.Before(p.nextTrickle) {
+			t.counters.Add(SendsFull, 1)
+			return
+		}
+		p.nextTrickle = t.now.Add(trickleEvery)
+	}
+	t.sbuf = m.Append(wire.AppendEnvelope(t.sbuf[:0], t.self, p.id))
+	switch t.control.Send(p.id, t.sbuf) {
+	case ports.Accepted:
+		p.unanswered++
+		t.counters.Add(FramesSent, 1)
+	case ports.Full:
+		t.counters.Add(SendsFull, 1)
+	case ports.NoPeer:
+		t.counters.Add(SendsNoPeer, 1)
+	}
+}
