@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/kvbounce/kvbounce/core/plan"
+	"github.com/kvbounce/kvbounce/core/transport"
+	"github.com/kvbounce/kvbounce/ports"
+)
+
+// Reason is why a request took its path.
+type Reason int
+
+// The reasons. Bounced is the only one of the bounce path.
+const (
+	Bounced Reason = iota
+	DirectForced
+	DirectBounceOff     // here
+	DirectNotAWrite     // reads go directly
+	DirectPeerHandshake // the peer's handshake rules bounce out
+	DirectMixedPlaces   // several devices on one side
+	DirectSourcePlace   // the source is not of the arena's device
+	DirectDestination   // the destination is not of the kind of the peer's arena
+	DirectFewPieces
+	DirectLargePieces
+	reasons
+)
+
+var reasonNames = [reasons]string{
+	"bounced", "direct_forced", "direct_bounce_off", "direct_not_a_write", "direct_peer_handshake", "direct_mixed_places", "direct_source_place",
+	"direct_destination_kind", "direct_few_pieces", "direct_large_pieces",
+}
+
+var reasonTexts = [reasons]string{
+	"", "the direct path was asked for", "bounce is off here", "only writes can bounce", "the peer's handshake does not allow it", "one side has memory of several devices",
+	"the source is not memory of the arena's device", "the destination is not memory of the kind of the peer's arena", "it has too few pieces", "its pieces are too large",
+}
+
+// String is the reason's name in JSON and metrics.
+func (r Reason) String() string { return reasonNames[r] }
+
+// ErrNoBounce: a request that must bounce can't.
+var ErrNoBounce = errors.New("the request can't take the bounce path")
+
+// router chooses paths and counts why.
+type router struct{ count [reasons]atomic.Uint64 }
+
+// choose picks the path of a request. mixed says that one side has memory of several places.
+func (rt *router) choose(a *Agent, v *peerView, r Request, s plan.Summary, mixed bool) (transport.Path, error) {
+	reason := a.reason(v, r, s, mixed)
+	must := r.Route == ForceBounce || r.Token != 0
+	switch {
+	case reason == Bounced:
+	case must && (reason == DirectFewPieces || reason == DirectLargePieces):
+		// These two are about speed; a request that must bounce may be slow.
+		reason = Bounced
+	case must && r.Route == ForceDirect:
+		return 0, fmt.Errorf("%w: a request with a receive token can't go directly", ErrNoBounce)
+	case must:
+		text := reasonTexts[reason]
+		if reason == DirectPeerHandshake {
+			text = v.reason
+		}
+		return 0, fmt.Errorf("%w: %s", ErrNoBounce, text)
+	case v.needsToken && r.Op == Write:
+		return 0, fmt.Errorf("%w: the peer %s requires a receive token, and without one nothing may be sent to it", ErrNoBounce, r.Peer)
+	}
+	rt.count[reason].Add(1)
+	if reason == Bounced {
+		return transport.PathBounce, nil
+	}
+	return transport.PathDirect, nil
+}
+
+// reason applies the rules of protocol.md, 9, in their order.
+func (a *Agent) reason(v *peerView, r Request, s plan.Summary, mixed bool) Reason {
+	switch {
+	case r.Route == ForceDirect:
+		return DirectForced
+	case a.arena == nil:
+		return DirectBounceOff
+	case r.Op != Write:
+		return DirectNotAWrite
+	case v.reason != "":
+		return DirectPeerHandshake
+	case mixed:
+		return DirectMixedPlaces
+	case placeOf(r.Local) != a.arena.memory.Place:
+		return DirectSourcePlace
+	case placeOf(r.Remote).Kind != v.arena:
+		return DirectDestination
+	case s.Pieces < a.cfg.MinDescriptorCount:
+		return DirectFewPieces
+	case s.Pieces > 0 && s.Bytes/uint64(s.Pieces) > a.cfg.MaxAverageDescriptorSize:
+		return DirectLargePieces
+	}
+	return Bounced
+}
+
+// placeOf is the place of a list's first descriptor that has bytes.
+func placeOf(list []ports.Descriptor) ports.Place {
+	for _, d := range list {
+		if d.Bytes > 0 {
+			return d.Place
+		}
+	}
+	return ports.Place{}
+}

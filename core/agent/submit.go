@@ -1,0 +1,159 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kvbounce/kvbounce/core/plan"
+	"github.com/kvbounce/kvbounce/core/transport"
+	"github.com/kvbounce/kvbounce/ports"
+)
+
+// Op is what a request does.
+type Op uint8
+
+// The operations.
+const (
+	Write Op = iota // local memory to the peer's
+	Read            // the peer's memory to local memory; always direct
+)
+
+// Route overrides the choice of path.
+type Route uint8
+
+// The routes.
+const (
+	Auto        Route = iota // by the rules of protocol.md, 9
+	ForceBounce              // bounce, or an error that says why not
+	ForceDirect              // the direct path
+)
+
+// Request is one transfer. Local and Remote hold the same bytes in the same order but may be cut differently; the slices are not kept after Submit.
+type Request struct {
+	Op     Op
+	Peer   ports.Identity
+	Local  []ports.Descriptor
+	Remote []ports.Descriptor
+	Token  uint64      // of the peer's receive window, 0 none; a request with a token never goes directly
+	Ready  ports.Event // nothing starts before it; nil: the memory is ready now
+	Notify []byte      // handed to the peer's application after success; nil none
+	Route  Route
+}
+
+func newPlanner() any { return plan.New() }
+func newChunk() any   { return new(plan.Chunk) }
+
+// Submit starts a request and returns while it runs. Planning happens here, on the caller's goroutine. The source must not be changed before the handle's SourceReleased, and no memory of the
+// request be reused before Quiesced. An error means that nothing was started.
+func (a *Agent) Submit(r Request) (*Handle, error) {
+	view, err := a.view(r.Peer)
+	if err != nil {
+		return nil, err
+	}
+	if f := view.gate.Refusal(); f != nil {
+		return nil, f
+	}
+	if len(r.Notify) >= len(ports.FrameMagic) && string(r.Notify[:len(ports.FrameMagic)]) == ports.FrameMagic {
+		return nil, fmt.Errorf("notify: begins with %q, which is reserved", ports.FrameMagic)
+	}
+	r.Notify = slices.Clone(r.Notify)
+	began := a.opt.Clock.Now()
+	planner := a.planners.Get().(*plan.Planner)
+	defer a.planners.Put(planner)
+	summary, err := planner.Begin(r.Local, r.Remote, Limits(view.chunkLimit, r.Local))
+	if err != nil && !errors.Is(err, plan.ErrPlaces) {
+		return nil, err
+	}
+	path, err := a.router.choose(a, view, r, summary, err != nil)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case path == transport.PathDirect:
+		return a.submitDirect(r)
+	case summary.Bytes == 0:
+		return a.empty(r, path)
+	}
+	return a.submitBounce(r, planner, summary, began)
+}
+
+// Limits is how an agent cuts a request for a peer with this chunk limit in bytes, 0 for none: so that copies and writes overlap without chunks becoming
+// too small to use the path well.
+func Limits(chunkLimit uint64, src []ports.Descriptor) plan.Limits {
+	if chunkLimit == 0 {
+		chunkLimit = plan.MaxChunkBytes
+	}
+	var total uint64
+	for _, d := range src {
+		total += d.Bytes
+	}
+	return plan.Limits{ChunkBytes: min(chunkLimit, plan.MaxChunkBytes), Chunks: int(min(total/chunkAim, maxAimedChunks))}
+}
+
+// A request is cut into chunks of about chunkAim bytes, but not into more than maxAimedChunks because of it.
+const (
+	chunkAim       = 8 << 20
+	maxAimedChunks = 8
+)
+
+func (a *Agent) submitBounce(r Request, planner *plan.Planner, summary plan.Summary, began ports.Instant) (*Handle, error) {
+	h, err := a.transport.Start(transport.Submission{
+		Peer: r.Peer, Chunks: slices.Clone(planner.ChunkBytes()), Bytes: summary.Bytes, Token: r.Token, Ready: r.Ready, Notify: r.Notify,
+		PlanTime: a.since(began), Recycle: func(c *plan.Chunk) { a.chunks.Put(c) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	for {
+		began := a.opt.Clock.Now()
+		c := a.chunks.Get().(*plan.Chunk)
+		ok, err := planner.Next(c)
+		if err != nil {
+			h.PlanFailed(err)
+			return h, nil
+		}
+		if !ok {
+			a.chunks.Put(c)
+			return h, nil
+		}
+		h.Planned(c, a.since(began))
+	}
+}
+
+// empty is a request without bytes: it succeeds at once and sends nothing but its notification.
+func (a *Agent) empty(r Request, path transport.Path) (*Handle, error) {
+	if len(r.Notify) > 0 {
+		if err := a.transport.Notify(r.Peer, r.Notify); err != nil {
+			return nil, err
+		}
+	}
+	return transport.Empty(r.Peer, path), nil
+}
+
+func (a *Agent) since(t ports.Instant) time.Duration { return a.opt.Clock.Now().Sub(t) }
+
+func (a *Agent) submitDirect(r Request) (*Handle, error) {
+	local, remote, bytes, err := pair(r.Local, r.Remote)
+	if err != nil {
+		return nil, err
+	}
+	if bytes == 0 {
+		return a.empty(r, transport.PathDirect)
+	}
+	return a.transport.StartDirect(transport.DirectSubmission{
+		Peer: r.Peer, Read: r.Op == Read, Local: local, Remote: remote, Bytes: bytes, Ready: r.Ready, Notify: r.Notify,
+	})
+}
+
+// Notify sends bytes to a peer's application. It is tried until the engine accepts it; delivery is not promised.
+func (a *Agent) Notify(peer ports.Identity, message []byte) error {
+	if _, err := a.view(peer); err != nil {
+		return err
+	}
+	if len(message) >= len(ports.FrameMagic) && string(message[:len(ports.FrameMagic)]) == ports.FrameMagic {
+		return fmt.Errorf("notify: begins with %q, which is reserved", ports.FrameMagic)
+	}
+	return a.transport.Notify(peer, slices.Clone(message))
+}
