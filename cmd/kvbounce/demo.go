@@ -1,0 +1,268 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/kvbounce/kvbounce/core/config"
+	"github.com/kvbounce/kvbounce/core/transport"
+	"github.com/kvbounce/kvbounce/ports"
+	"github.com/kvbounce/kvbounce/wiring"
+	"github.com/kvbounce/kvbounce/wiring/layout"
+)
+
+// Engines of the demo.
+const (
+	engineNIXL   = "nixl"
+	engineMemory = "memory"
+)
+
+type demoFlags struct {
+	engine string
+	layout string
+	rounds int
+	seed   uint64
+}
+
+func (a *app) demo() *cobra.Command {
+	var f demoFlags
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Move a paged KV layout between two processes both ways, check every byte, and compare with the direct path",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			switch {
+			case f.engine != engineNIXL && f.engine != engineMemory:
+				return badUsage("engine", "--engine is %q, allowed are %q and %q", f.engine, engineNIXL, engineMemory)
+			case f.rounds < 1 || f.rounds > 10000:
+				return badUsage("rounds", "--rounds is %d, allowed is 1 to 10000", f.rounds)
+			}
+			if _, err := layout.Preset(f.layout, f.seed); err != nil {
+				return badUsage("layout", "--layout: %v", err)
+			}
+			return a.runDemo(f)
+		},
+	}
+	cmd.Flags().StringVar(&f.engine, "engine", engineNIXL, `what moves the bytes: "nixl" between two processes, or "memory" within one`)
+	cmd.Flags().StringVar(&f.layout, "layout", "paged-4k", "a preset: "+strings.Join(layout.Names(), ", "))
+	cmd.Flags().IntVar(&f.rounds, "rounds", 8, "transfers on each path and in each direction")
+	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "of the layout and of the bytes")
+	return cmd
+}
+
+// demoConfig are the settings from the environment with bounce on, and on loopback unless the environment says where.
+func demoConfig(environ []string, log *slog.Logger) (config.Config, error) {
+	cfg, warnings, err := config.FromEnv(environ)
+	if err != nil {
+		return cfg, err
+	}
+	for _, w := range warnings {
+		log.Warn(w)
+	}
+	cfg.Enable = true
+	if cfg.ControlBind == config.Default().ControlBind {
+		cfg.ControlBind = "tcp://127.0.0.1:0"
+	}
+	return cfg, nil
+}
+
+// The result is the JSON of cli.md.
+type (
+	result struct {
+		Engine    string       `json:"engine"`
+		Control   string       `json:"control"`
+		Memory    string       `json:"memory"`
+		Layout    layoutResult `json:"layout"`
+		Bounce    pathResult   `json:"bounce"`
+		Direct    pathResult   `json:"direct"`
+		Speedup   float64      `json:"speedup"`
+		Verified  bool         `json:"verified"`
+		Checked   uint64       `json:"bytes_checked"`
+		Stages    stagesResult `json:"stages_us"`
+		DataBytes uint64       `json:"data_message_bytes"`
+
+		engineVersion string
+	}
+	layoutResult struct {
+		Name        string `json:"name"`
+		Descriptors int    `json:"descriptors"`
+		Bytes       uint64 `json:"bytes"`
+	}
+	pathResult struct {
+		P50      float64 `json:"p50_us"`
+		P99      float64 `json:"p99_us"`
+		GBps     float64 `json:"gbps"`
+		Requests int     `json:"requests"`
+	}
+	stagesResult struct {
+		Plan      float64 `json:"plan"`
+		WantGrant float64 `json:"want_grant"`
+		Gather    float64 `json:"gather"`
+		Write     float64 `json:"write"`
+		DataAck   float64 `json:"data_ack"`
+	}
+)
+
+func (a *app) runDemo(f demoFlags) (err error) {
+	// The workers read the same environment: what is wrong with it is said once, here.
+	cfg, err := demoConfig(os.Environ(), a.log)
+	if err != nil {
+		return err
+	}
+	parties, err := a.demoParties(f, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, p := range parties {
+			err = errors.Join(err, p.end())
+		}
+	}()
+	r, err := a.measure(f, parties)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.print(r)
+	}
+	printResult(a.out, r)
+	return nil
+}
+
+// demoParties starts the two workers: processes, or for the memory engine agents of this one.
+func (a *app) demoParties(f demoFlags, cfg config.Config) ([]party, error) {
+	if f.engine == engineMemory {
+		world := wiring.NewWorld()
+		return []party{&worker{cfg: cfg, world: world, log: a.log}, &worker{cfg: cfg, world: world, log: a.log}}, nil
+	}
+	var parties []party
+	stderr := &lockedWriter{w: a.err}
+	for range 2 {
+		p, err := spawn(stderr, a.verbose)
+		if err != nil {
+			for _, q := range parties {
+				err = errors.Join(err, q.end())
+			}
+			return nil, err
+		}
+		parties = append(parties, p)
+	}
+	return parties, nil
+}
+
+// introduce opens both workers and makes each known to the other.
+func introduce(f demoFlags, parties []party) ([]reply, error) {
+	var opened []reply
+	for i, p := range parties {
+		r, err := p.do(call{Op: "open", Name: fmt.Sprintf("demo-%d", i), Layout: f.layout, Seed: f.seed})
+		if err != nil {
+			return nil, err
+		}
+		opened = append(opened, r)
+	}
+	for i, p := range parties {
+		other := opened[1-i]
+		r, err := p.do(call{Op: "add", Desc: other.Desc, DstBase: other.DstBase})
+		if err != nil {
+			return nil, err
+		}
+		if !r.Bounce {
+			return nil, fmt.Errorf("bounce is off between the two agents: %s", r.Reason)
+		}
+	}
+	return opened, nil
+}
+
+// measure moves the layout both ways over both paths, in turn, and checks every byte.
+func (a *app) measure(f demoFlags, parties []party) (*result, error) {
+	opened, err := introduce(f, parties)
+	if err != nil {
+		return nil, err
+	}
+	l, err := layout.Preset(f.layout, f.seed)
+	if err != nil {
+		return nil, err
+	}
+	res := &result{Engine: f.engine, Control: "zmq", Memory: ports.Host.String(), engineVersion: opened[0].EngineVersion}
+	if f.engine == engineMemory {
+		res.Control = "memory"
+	}
+	res.Layout = layoutResult{Name: f.layout, Descriptors: len(l.Src)}
+	for _, d := range l.Src {
+		res.Layout.Bytes += d.Bytes
+	}
+	bar := a.progress(4 * (f.rounds + warmUps))
+	took := map[string][]time.Duration{}
+	var stages []transport.Stages
+	for round := range f.rounds + warmUps {
+		for _, path := range []string{"bounce", "direct"} {
+			for from := range parties {
+				r, checked, err := transferAndCheck(f, parties, from, path, uint64(round))
+				if err != nil {
+					return nil, fmt.Errorf("%s transfer %d from %s: %w", path, round, opened[from].Identity, err)
+				}
+				res.Checked += checked
+				_ = bar.Add(1)
+				if round < warmUps {
+					continue
+				}
+				took[path] = append(took[path], r.Took)
+				if path == "bounce" {
+					stages = append(stages, r.Stages)
+				}
+			}
+		}
+	}
+	_ = bar.Finish()
+	res.Bounce, res.Direct = summarize(took["bounce"], res.Layout.Bytes), summarize(took["direct"], res.Layout.Bytes)
+	res.Speedup = res.Direct.P50 / res.Bounce.P50
+	res.Stages = medianStages(stages)
+	res.Verified = true
+	res.DataBytes, err = dataBytes(l)
+	return res, err
+}
+
+// warmUps are rounds that are checked but not measured: the first touch of memory and the engine's wire-up are theirs.
+const warmUps = 1
+
+// transferAndCheck moves the layout once and checks the destination.
+func transferAndCheck(f demoFlags, parties []party, from int, path string, round uint64) (r reply, checked uint64, err error) {
+	sender, receiver := parties[from], parties[1-from]
+	if _, err = receiver.do(call{Op: "poison"}); err != nil {
+		return r, 0, err
+	}
+	// Both directions and both paths write other bytes.
+	round = round<<2 | uint64(from)<<1
+	if path == "direct" {
+		round |= 1
+	}
+	if _, err = sender.do(call{Op: "start", Path: path, Seed: f.seed, Round: round}); err != nil {
+		return r, 0, err
+	}
+	if r, err = sender.do(call{Op: "wait"}); err != nil {
+		return r, 0, err
+	}
+	if r.Failure != "" {
+		return r, 0, errors.New(r.Failure)
+	}
+	c, err := receiver.do(call{Op: "check", Seed: f.seed, Round: round})
+	return r, c.Checked, err
+}
+
+// progress shows how far long work has come, on a terminal.
+func (a *app) progress(steps int) *progressbar.ProgressBar {
+	w := io.Discard
+	if file, ok := a.err.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		w = a.err
+	}
+	return progressbar.NewOptions(steps, progressbar.OptionSetWriter(w), progressbar.OptionSetWidth(40), progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription("transfers"))
+}

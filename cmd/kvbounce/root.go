@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // the work failed
+	exitUsage  = 2 // the command line is wrong
+)
+
+// fieldError is a failure that names what is wrong.
+type fieldError struct {
+	field string
+	err   error
+}
+
+func (e *fieldError) Error() string { return e.err.Error() }
+func (e *fieldError) Unwrap() error { return e.err }
+
+// usageError is a command line that is wrong.
+type usageError struct{ fieldError }
+
+// badUsage says what is wrong with a flag or an argument.
+func badUsage(field, format string, args ...any) error {
+	return &usageError{fieldError{field, fmt.Errorf(format, args...)}}
+}
+
+// app is what subcommands share.
+type app struct {
+	streams
+	json    bool
+	verbose bool
+	log     *slog.Logger
+}
+
+// run executes a command line and returns the exit code.
+func run(args []string, s streams) int {
+	a := &app{streams: s}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	err := root.Execute()
+	if err == nil {
+		return exitOK
+	}
+	if errors.Is(err, errReported) {
+		return exitFailed
+	}
+	a.fail(err, wantsJSON(args))
+	var u *usageError
+	if errors.As(err, &u) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// wantsJSON looks for --json where the command line may not even parse.
+func wantsJSON(args []string) bool {
+	for _, arg := range args {
+		switch arg {
+		case "--json", "--json=true":
+			return true
+		case "--":
+			return false
+		}
+	}
+	return false
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "kvbounce",
+		Short:         "Move scattered KV-cache blocks between machines fast, and never corrupt them",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return badUsage("command", "there is no command %q; see kvbounce --help", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(*cobra.Command, []string) {
+			level := slog.LevelWarn
+			if a.verbose {
+				level = slog.LevelDebug
+			}
+			a.log = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level}))
+		},
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object on standard output")
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log more, to standard error")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return badUsage("flags", "%v; see %s --help", err, cmd.CommandPath())
+	})
+	root.AddCommand(a.demo(), a.worker(), a.plan(), a.wire(), a.doctor(), a.probe(), a.version())
+	return root
+}
+
+// noArgs refuses positional arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return badUsage("arguments", "%s takes no arguments, but got %q; see %s --help", cmd.CommandPath(), strings.Join(args, " "), cmd.CommandPath())
+	}
+	return nil
+}
+
+// fail prints a failure, as one sentence or as JSON.
+func (a *app) fail(err error, asJSON bool) {
+	if !asJSON {
+		fmt.Fprintf(a.err, "kvbounce: %v\n", err)
+		return
+	}
+	field := ""
+	var f *fieldError
+	var u *usageError
+	switch {
+	case errors.As(err, &u):
+		field = u.field
+	case errors.As(err, &f):
+		field = f.field
+	}
+	type body struct {
+		Field   string `json:"field"`
+		Message string `json:"message"`
+	}
+	_ = a.print(struct {
+		Error body `json:"error"`
+	}{body{field, err.Error()}})
+}
+
+// print writes one JSON object on standard output.
+func (a *app) print(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
