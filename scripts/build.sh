@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-go build -trimpath -o bin/kvbounce ./cmd/kvbounce
+go build -trimpath -buildvcs=true -o bin/kvbounce ./cmd/kvbounce
 printf 'build: bin/kvbounce\n'

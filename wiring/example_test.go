@@ -2,8 +2,11 @@ package wiring_test
 
 import (
 	"context"
-	"fmt"
-	"log"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/kvbounce/kvbounce/core/agent"
 	"github.com/kvbounce/kvbounce/core/config"
@@ -11,40 +14,57 @@ import (
 	"github.com/kvbounce/kvbounce/wiring"
 )
 
-// Two agents in one process; between processes only the description travels, and World is left out so that NIXL moves the bytes.
-func Example() {
-	cfg := config.Default()
-	cfg.Enable, cfg.MinDescriptorCount = true, 2
-	world := wiring.NewWorld()
-	prefill, _ := wiring.New(wiring.Params{Name: "prefill", Config: cfg, World: world})
-	decode, err := wiring.New(wiring.Params{Name: "decode", Config: cfg, World: world})
+// send is the README's example: it moves memory of this process, cut as local says, into the peer's, cut as remote says.
+func send(ctx context.Context, cfg config.Config, description []byte, local, remote []ports.Descriptor) error {
+	node, err := wiring.New(wiring.Params{Name: "prefill", Config: cfg})
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	defer prefill.Close()
-	defer decode.Close()
-
-	src, _ := wiring.AllocateHost(1 << 20)
-	dst, _ := wiring.AllocateHost(1 << 20)
-	copy(src.Bytes()[4096:], "KV cache")
-	_, _ = decode.Register([]ports.Descriptor{dst.Descriptor()}, agent.BounceOnly)
-	desc, _ := decode.Describe() // desc.Append(nil) are its bytes, agent.ParseAgentDesc reads them
-	if _, err := prefill.AddPeer(desc, false); err != nil {
-		log.Fatal(err)
-	}
-
-	// Page 1 goes to page 7, page 5 to page 2.
-	page := func(b *wiring.HostBlock, n uint64) ports.Descriptor {
-		return ports.Descriptor{Addr: b.Descriptor().Addr + 4096*n, Bytes: 4096}
-	}
-	h, err := prefill.Submit(agent.Request{
-		Peer:  decode.Identity(),
-		Local: []ports.Descriptor{page(src, 1), page(src, 5)}, Remote: []ports.Descriptor{page(dst, 7), page(dst, 2)},
-	})
+	defer node.Close()
+	peer, err := agent.ParseAgentDesc(description) // the receiver's node.Describe(), appended to nil
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	<-h.SourceReleased() // the source pages may be reused
-	fmt.Println(h.Path(), h.Wait(context.Background()), string(dst.Bytes()[7*4096:][:8]))
-	// Output: bounce <nil> KV cache
+	if _, err := node.AddPeer(peer, false); err != nil {
+		return err
+	}
+	h, err := node.Submit(agent.Request{Peer: peer.Identity, Local: local, Remote: remote})
+	if err != nil {
+		return err
+	}
+	<-h.SourceReleased() // the source pages may be reused from here on
+	return h.Wait(ctx)   // nil: every byte is in place
+}
+
+// TestReadmeExample runs the README's example over NIXL, and holds the README's text against it.
+func TestReadmeExample(t *testing.T) {
+	cfg := testConfig()
+	cfg.MinDescriptorCount = 2
+	receiver, err := wiring.New(wiring.Params{Name: "decode", Config: cfg, BounceRequired: true})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, receiver.Close()) }()
+	src, dst := newBlock(t, 1<<20), newBlock(t, 1<<20)
+	memory, err := receiver.Register([]ports.Descriptor{{Addr: dst.base(), Bytes: 1 << 20}}, agent.BounceOnly)
+	require.NoError(t, err)
+	desc, err := receiver.Describe()
+	require.NoError(t, err)
+
+	page := func(b block, n uint64) ports.Descriptor {
+		return ports.Descriptor{Addr: b.base() + 4096*n, Bytes: 4096}
+	}
+	copy(src.bytes[4096:], "KV cache")
+	copy(src.bytes[5*4096:], "of layer 5")
+	require.NoError(t, send(context.Background(), cfg, desc.Append(nil), []ports.Descriptor{page(src, 1), page(src, 5)}, []ports.Descriptor{page(dst, 7), page(dst, 2)}))
+	require.Equal(t, "KV cache", string(dst.bytes[7*4096:][:8]))
+	require.Equal(t, "of layer 5", string(dst.bytes[2*4096:][:10]))
+	require.NoError(t, memory.Deregister(context.Background()))
+
+	source, err := os.ReadFile("example_test.go")
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(string(source), "\nfunc send(")
+	body, _, _ := strings.Cut(rest, "\n}\n")
+	require.Less(t, strings.Count(body, "\n"), 20)
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	require.Contains(t, string(readme), "```go\nfunc send("+body+"\n}\n```")
 }

@@ -18,8 +18,8 @@ func (a *app) doctor() *cobra.Command {
 		Short: "Show what this machine has for kvbounce, and what to do about what is missing",
 		Long: `Show what this machine has for kvbounce, and what to do about what is missing.
 
-A child process tries the engine: it starts two agents over NIXL and moves some pages between them. Exit code 0: everything that moving host memory
-needs is there. 1: something is not.`,
+A child process tries the engine: it starts two agents over NIXL and moves some pages between them.
+Exit code 0: everything that moving host memory needs is there. 1: something is not.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			self, err := os.Executable()

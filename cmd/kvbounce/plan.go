@@ -35,11 +35,13 @@ func (a *app) plan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan (--in FILE | --layout PRESET)",
 		Short: "Show how a layout is cut into chunks and runs, and what its DATA messages take",
-		Long: `Show how a layout is cut into chunks and runs, as an agent does it, and what its DATA messages take: all of them together, and against the naive way, one
-run of 40 bytes for each piece (both lists cut at both sides' boundaries, none of the pieces joined).
+		Long: `Show how a layout is cut into chunks and runs, as an agent does it, and what its DATA messages take,
+against the naive way: one run of 40 bytes for each piece (both lists cut at both sides' boundaries,
+none of the pieces joined).
 
-FILE is JSON, {"src":[[addr,bytes],...],"dst":[[addr,bytes],...],"src_device":0,"dst_device":0}, or CSV, lines of side,addr,bytes where side is src or dst. The name's ending
-says which, .json or .csv, and where it does not the first character. "-" is standard input.`,
+FILE is JSON, {"src":[[addr,bytes],...],"dst":[[addr,bytes],...],"src_device":0,"dst_device":0}, or
+CSV, lines of side,addr,bytes where side is src or dst. The name's ending says which, .json or .csv,
+and where it does not the first character. "-" is standard input.`,
 		Example: "  kvbounce plan --layout llama70b-tp8\n  kvbounce plan --in pages.csv --runs --json",
 		Args:    noArgs,
 		RunE:    func(*cobra.Command, []string) error { return a.runPlan(f) },

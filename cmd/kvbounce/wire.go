@@ -35,8 +35,9 @@ func (a *app) wireDecode() *cobra.Command {
 		Short: "Show the bytes of a message, a frame or a handshake as JSON",
 		Long: `Show the bytes of a message, a frame or a handshake as JSON.
 
-HEX is one whole message, frame (envelope and message) or handshake blob; its first four bytes say which. Hexadecimal digits in any case, with white
-space anywhere, "0x" before any word, and comments from # to the end of a line. "-" reads it from standard input.
+HEX is one whole message, frame (envelope and message) or handshake blob; its first four bytes say
+which. Hexadecimal digits in any case, with white space anywhere, "0x" before any word, and comments
+from # to the end of a line. "-" reads it from standard input.
 
 The JSON is what "wire encode" takes. With --json it is one line.`,
 		Example: "  kvbounce wire decode 4b56424e03000700070000000000000000000000000000000000000000000000000000000000000000",
@@ -68,8 +69,8 @@ func (a *app) wireEncode() *cobra.Command {
 		Short: "Make the bytes of a message, a frame or a handshake from JSON",
 		Long: `Make the bytes of a message, a frame or a handshake from JSON.
 
-JSON is the object that "wire decode" prints; every field of it is needed, except a NACK's reason_name, which must fit the reason if it is there.
-"-" reads it from standard input.
+JSON is the object that "wire decode" prints; every field of it is needed, except a NACK's
+reason_name, which must fit the reason if it is there. "-" reads it from standard input.
 
 Prints the bytes as one line of hexadecimal digits; with --json as {"hex":"..."}.`,
 		Example: `  kvbounce wire encode '{"kind":"message","version":3,"type":"DRAIN_ACK","request":7,"region":0,"chunk":0,"chunks":0}'`,

@@ -98,7 +98,7 @@ func (m machine) checkCUDALibraries(l *loader, found modules) Check {
 	slices.Sort(missing)
 	missing = slices.Compact(missing)
 	if len(missing) > 0 {
-		c.Detail = fmt.Sprintf("%s needs %s, which the loader does not find: %s", filepath.Base(transport), strings.Join(missing, ", "), effect)
+		c.Detail = fmt.Sprintf("UCX's CUDA modules need %s, which the loader does not find: %s", strings.Join(missing, ", "), effect)
 		c.Remedy = m.remedyFor(missing, found.folder)
 		return c
 	}

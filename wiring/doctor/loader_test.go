@@ -190,7 +190,7 @@ func TestCUDALibraries(t *testing.T) {
 	library(t, filepath.Join(runtime, runtimeLibrary), runtimeLibrary)
 	c = check()
 	require.False(t, c.OK)
-	require.Contains(t, c.Detail, "needs libcudart.so.12, which")
+	require.Contains(t, c.Detail, "need libcudart.so.12, which")
 	require.Equal(t, "for GPU memory: put "+runtime+" on LD_LIBRARY_PATH", c.Remedy)
 
 	m.getenv = func(string) string { return runtime }
@@ -204,7 +204,7 @@ func TestCUDALibraries(t *testing.T) {
 		library(t, m.path("/usr/local/nvidia/lib64/"+name), name)
 	}
 	c = check()
-	require.Contains(t, c.Detail, "needs libcuda.so.1, libnvidia-ml.so.1, which")
+	require.Contains(t, c.Detail, "need libcuda.so.1, libnvidia-ml.so.1, which")
 	require.Equal(t, "for GPU memory: put "+m.path("/usr/local/nvidia/lib64")+" on LD_LIBRARY_PATH", c.Remedy)
 
 	delete(found.files, "uct_cuda")
