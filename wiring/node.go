@@ -126,17 +126,13 @@ func open(p Params, w *waker, o *agent.Options) (err error) {
 
 // giveUp leaves an agent without bounce, or without anything when bounce is required.
 func giveUp(p Params, o *agent.Options, err error) error {
+	if o.Control != nil {
+		err = errors.Join(err, o.Control.Close())
+	}
 	if p.BounceRequired || p.Config.CurveSecretKeyFile != "" {
-		errs := []error{err}
-		if o.Control != nil {
-			errs = append(errs, o.Control.Close())
-		}
-		return errors.Join(append(errs, o.Engine.Close())...)
+		return errors.Join(err, o.Engine.Close())
 	}
 	p.Log.Warn("bounce can't start; every request goes directly to the engine", "err", err)
-	if o.Control != nil {
-		err = o.Control.Close()
-	}
 	o.Control, o.Compute, o.Config.Enable = nil, nil, false
 	return nil
 }
