@@ -190,7 +190,7 @@ func (t *Transport) Notify(peer ports.Identity, message []byte) error {
 	return t.do(func(t *Transport) { t.notices = append(t.notices, &notice{peer: peer, message: message}) })
 }
 
-// sendNotices offers the waiting notifications to the engine, each peer's in order.
+// sendNotices offers the waiting notifications to the engine; those to peers that it does not know are dropped.
 func (t *Transport) sendNotices() {
 	n := 0
 	for _, x := range t.notices {

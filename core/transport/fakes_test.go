@@ -18,6 +18,7 @@ var errTest = errors.New("made by the test")
 // fakeChannel is a control channel whose frames the test puts in and takes out.
 type fakeChannel struct {
 	t         *testing.T
+	self      ports.Identity
 	in        []inFrame
 	out       []sentFrame
 	endpoints map[ports.Identity]string
@@ -69,7 +70,7 @@ func (c *fakeChannel) Send(p ports.Identity, frame []byte) ports.SendResult {
 	}
 	f, err := wire.DecodeFrame(bytes.Clone(frame))
 	require.NoError(c.t, err, "every frame that is sent decodes")
-	require.Equal(c.t, self, f.From)
+	require.Equal(c.t, c.self, f.From)
 	require.Equal(c.t, p, f.To)
 	c.out = append(c.out, sentFrame{to: p, msg: f.Message})
 	return ports.Accepted

@@ -66,7 +66,7 @@ type harness struct {
 func newHarness(t *testing.T, tweaks ...func(*Settings)) *harness {
 	h := &harness{
 		T:       t,
-		channel: &fakeChannel{t: t, endpoints: map[ports.Identity]string{}},
+		channel: &fakeChannel{t: t, self: self, endpoints: map[ports.Identity]string{}},
 		engine:  &fakeEngine{connected: map[ports.Identity]string{}},
 		gpu:     &fakeCompute{contexts: 4},
 		arena:   must(credit.NewArena(arenaSize, 4*kilo, maxChunk)),
@@ -129,10 +129,19 @@ func (h *harness) peer(id ports.Identity) *peer { return h.tr.peers[id] }
 // turn takes one turn now.
 func (h *harness) turn() { h.work, h.next = h.tr.Poll(h.now) }
 
-// tick lets time pass, with a turn whenever the transport asks for one.
+// tick lets time pass, with a turn when the transport asks for one, but not more often than every 1 ms, or 20 ms in a long time.
 func (h *harness) tick(d time.Duration) {
+	grain := ms
+	if d > 5*time.Second {
+		grain = 20 * ms
+	}
+	h.pass(d, grain)
+}
+
+// pass lets time pass, with a turn when the transport asks for one, but not more often than every grain.
+func (h *harness) pass(d, grain time.Duration) {
 	for end := h.now.Add(d); ; {
-		h.now = min(max(h.next, h.now+1), end)
+		h.now = min(max(h.next, h.now.Add(grain)), end)
 		h.turn()
 		if h.now == end {
 			return
@@ -165,7 +174,7 @@ func (h *harness) queue(messages ...wire.Message) { h.queueFrom(peerA, messages.
 func (h *harness) queueFrom(from ports.Identity, messages ...wire.Message) {
 	for _, m := range messages {
 		require.NoError(h, m.Check(), "the test's own message")
-		h.channel.in = append(h.channel.in, inFrame{bytes: m.Append(wire.AppendEnvelope(nil, from, self))})
+		h.channel.in = append(h.channel.in, inFrame{bytes: m.Append(wire.AppendEnvelope(nil, from, h.opt.Self))})
 	}
 }
 

@@ -258,6 +258,25 @@ func TestRetiredForgetsOldestFirst(t *testing.T) {
 	require.EqualValues(t, 11, r.lastID(name(11)))
 }
 
+// A frame's endpoint is the way back, the newest one that can be used.
+func TestWayBack(t *testing.T) {
+	h := newHarness(t)
+	from := func(endpoint string) *wire.Drain { return &wire.Drain{Request: 1, Endpoint: []byte(endpoint)} }
+	h.deliver(from("mem:one"))
+	h.expect(wire.TypeDrainAck)
+	h.channel.refuse = errTest
+	h.deliver(from("nonsense"))
+	h.expect(wire.TypeDrainAck)
+	require.Equal(t, "mem:one", h.channel.endpoints[peerA], "an endpoint that can't be used changes nothing")
+	require.EqualValues(t, 1, h.count(FramesNotDecoded))
+	h.channel.refuse = nil
+	h.deliver(from("mem:two"))
+	require.Equal(t, "mem:two", h.channel.endpoints[peerA])
+	h.deliver(&wire.Drain{Request: 1})
+	require.Equal(t, "mem:two", h.channel.endpoints[peerA], "none is no news")
+	h.expect(wire.TypeDrainAck, wire.TypeDrainAck)
+}
+
 // Entries made by frames are bounded, and dropped a lease after their last flow.
 func TestStrangers(t *testing.T) {
 	h := newHarness(t)

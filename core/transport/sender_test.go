@@ -356,6 +356,14 @@ func TestGatherLaunch(t *testing.T) {
 		h.copied()
 		require.Len(t, h.gpu.copies, 2)
 	})
+	t.Run("ahead of credits it takes half of the arena at most", func(t *testing.T) {
+		h := withPeer(t)
+		sizes := []uint32{maxChunk, maxChunk, maxChunk}
+		h.submit(sizes...)
+		require.Len(t, h.gpu.copies, 2)
+		h.deliver(grant(1, sizes, 0))
+		require.Len(t, h.gpu.copies, 3, "with a credit it is not ahead any more")
+	})
 	t.Run("busy is tried again", func(t *testing.T) {
 		h := withPeer(t)
 		h.gpu.gatherErr = ports.ErrBusy
