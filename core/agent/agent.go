@@ -127,7 +127,7 @@ func (a *Agent) newTransport() *transport.Transport {
 	o := transport.Options{
 		Self: a.opt.Identity, Engine: a.opt.Engine, Registry: &a.registry, Rand: a.opt.Rand, Wake: a.opt.Wake, Log: a.log,
 		Settings: transport.Settings{
-			RequestTimeout: a.cfg.RequestTimeout, ReceiverLease: a.cfg.ReceiverLease, Window: a.cfg.MaxInflightChunks, MaxFlowsPerPeer: a.cfg.MaxFlowsPerPeer,
+			ReceiverLease: a.cfg.ReceiverLease, Window: a.cfg.MaxInflightChunks, MaxFlowsPerPeer: a.cfg.MaxFlowsPerPeer,
 			MaxPeers: a.cfg.MaxPeers, EagerGather: a.cfg.EagerGather, RequireToken: a.cfg.RequireReceiveToken,
 			DirectRegistered: func() bool { return a.directNow.Load() || a.opt.OnNotify != nil },
 		},

@@ -40,6 +40,7 @@ const (
 	UnprovedWrites // transfers that failed without evidence
 	PausesSeen     // polls that came more than a second late
 	NotifiesSent
+	NotifiesDropped // the engine did not take them, or does not know the peer
 	counters
 )
 
@@ -47,7 +48,7 @@ var counterNames = [counters]string{
 	"frames_sent", "frames_received", "frames_not_decoded", "frames_for_others", "frames_forged", "frames_of_strangers", "sends_full", "sends_no_peer", "repeats",
 	"wants_below_oldest", "stale_acks", "stale_grants", "stray_frames", "nacks_sent", "nacks_received", "bounce_submits", "bounce_succeeded", "bounce_failed",
 	"direct_submits", "direct_succeeded", "direct_failed", "bounced_bytes", "direct_bytes", "flows_admitted", "flows_finished", "flows_expired",
-	"gathers_run", "scatters_run", "writes_posted", "staging_taken", "unproved_writes", "pauses_seen", "notifies_sent",
+	"gathers_run", "scatters_run", "writes_posted", "staging_taken", "unproved_writes", "pauses_seen", "notifies_sent", "notifies_dropped",
 }
 
 // String is the counter's name in JSON and metrics.

@@ -148,7 +148,7 @@ func (t *Transport) pollDirect(d *direct) bool {
 		t.counters.Add(DirectBytes, d.sub.Bytes)
 		d.h.end(nil, Stages{Total: t.now.Sub(d.began)})
 		if len(d.sub.Notify) > 0 {
-			t.notices = append(t.notices, &notice{peer: d.peer.id, message: d.sub.Notify})
+			t.notice(d.peer.id, d.sub.Notify)
 		}
 	default:
 		t.failDirect(d, &Failure{Kind: ErrWriteFailed, Cause: err})
@@ -187,7 +187,18 @@ type notice struct {
 
 // Notify sends bytes to the peer's application, after everything that succeeded before. It is tried until the engine takes it; delivery is not promised. Any goroutine.
 func (t *Transport) Notify(peer ports.Identity, message []byte) error {
-	return t.do(func(t *Transport) { t.notices = append(t.notices, &notice{peer: peer, message: message}) })
+	return t.do(func(t *Transport) { t.notice(peer, message) })
+}
+
+// maxNotices bounds the notifications that wait for the engine.
+const maxNotices = 1 << 16
+
+func (t *Transport) notice(peer ports.Identity, message []byte) {
+	if len(t.notices) == maxNotices {
+		t.counters.Add(NotifiesDropped, 1)
+		return
+	}
+	t.notices = append(t.notices, &notice{peer: peer, message: message})
 }
 
 // sendNotices offers the waiting notifications to the engine; those to peers that it does not know are dropped.
@@ -196,6 +207,7 @@ func (t *Transport) sendNotices() {
 	for _, x := range t.notices {
 		p := t.peers[x.peer]
 		if p == nil || !p.engine {
+			t.counters.Add(NotifiesDropped, 1)
 			continue
 		}
 		if err := t.engine.Notify(x.peer, x.message); err != nil {

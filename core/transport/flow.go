@@ -44,6 +44,7 @@ type flow struct {
 	token   uint64
 	sizes   []uint32
 	chunks  []*regionChunk // nil: not granted, so that a peer's WANT costs no more than its own size
+	acked   []uint64       // of a finished flow: each chunk\'s region; nothing else of its chunks stays
 	done    int
 	copies  int // scatters queued or running: they hold the lease
 	account drain.Account
@@ -65,6 +66,15 @@ type regionChunk struct {
 	hold    *drain.Hold
 	runs    ports.Runs
 	scatter ports.Event
+	checked uint64 // version of the registry that the runs were held against
+}
+
+// count is the request's number of chunks.
+func (f *flow) count() int {
+	if f.state == flowFinished {
+		return len(f.acked)
+	}
+	return len(f.chunks)
 }
 
 // stateNow is regionNone for a chunk that was not granted.
@@ -123,9 +133,9 @@ func (t *Transport) sendGrant(f *flow, credits []wire.Credit) {
 	t.send(f.peer, g)
 }
 
-func (t *Transport) sendAck(f *flow, rc *regionChunk) {
+func (t *Transport) sendAck(f *flow, chunk uint32, region uint64) {
 	a := &t.out.ack
-	*a = wire.Ack{Request: f.id, Region: rc.region, Chunk: rc.index, Chunks: uint32(len(f.sizes))}
+	*a = wire.Ack{Request: f.id, Region: region, Chunk: chunk, Chunks: uint32(f.count())}
 	t.send(f.peer, a)
 }
 

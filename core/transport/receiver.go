@@ -48,6 +48,12 @@ func (t *Transport) onWant(p *peer, w *wire.Want) {
 
 // answerWant says again what a repeated WANT asks for: credits of chunks that hold one, ACKs of those that are done, or that it is queued.
 func (t *Transport) answerWant(f *flow) {
+	if f.state == flowFinished {
+		for i, region := range f.acked {
+			t.sendAck(f, uint32(i), region)
+		}
+		return
+	}
 	credits := t.out.grant.Credits[:0]
 	acked, pending := false, uint32(0)
 	for i, rc := range f.chunks {
@@ -55,7 +61,7 @@ func (t *Transport) answerWant(f *flow) {
 		case regionNone:
 			pending = max(pending, f.sizes[i])
 		case regionDone:
-			t.sendAck(f, rc)
+			t.sendAck(f, rc.index, rc.region)
 			acked = true
 		case regionGranted, regionQueued, regionScattering:
 			credits = append(credits, t.creditOf(rc))
@@ -187,14 +193,22 @@ func (t *Transport) onData(p *peer, d *wire.Data) {
 		return
 	}
 	t.renewLease(f)
-	if int(d.Chunks) != len(f.chunks) {
-		refuse(wire.ReasonMalformed, fmt.Sprintf("the request has %d chunks", len(f.chunks)))
+	if int(d.Chunks) != f.count() {
+		refuse(wire.ReasonMalformed, fmt.Sprintf("the request has %d chunks", f.count()))
+		return
+	}
+	if f.state == flowFinished {
+		if f.acked[d.Chunk] != d.Region {
+			refuse(wire.ReasonOutsideChunk, fmt.Sprintf("chunk %d was not granted region %d", d.Chunk, d.Region))
+			return
+		}
+		t.sendAck(f, d.Chunk, d.Region)
 		return
 	}
 	rc := f.chunks[d.Chunk]
 	switch {
 	case rc.stateNow() == regionDone && rc.region == d.Region:
-		t.sendAck(f, rc)
+		t.sendAck(f, rc.index, rc.region)
 		return
 	case f.state == flowExpired || f.state == flowClosed:
 		t.nackWhole(p, f.id, uint32(len(f.chunks)), wire.ReasonExpired, "the flow is closed")
@@ -212,6 +226,7 @@ func (t *Transport) onData(p *peer, d *wire.Data) {
 		refuse(reason, text)
 		return
 	}
+	rc.checked = t.registry.Version()
 	// The sender sends DATA only after the success of its write was latched.
 	t.closeRegion(rc, drain.SenderLatched)
 	rc.state = regionQueued
@@ -256,11 +271,13 @@ func (t *Transport) launchScatters() {
 // launchScatter starts one scatter. It reports false when no copy context was free.
 func (t *Transport) launchScatter(rc *regionChunk) bool {
 	f := rc.flow
-	// Memory may have been deregistered since DATA was accepted.
-	if reason, text := t.checkData(f, rc, rc.runs); reason != 0 {
-		t.nack(f.peer, wire.Nack{Request: f.id, Region: rc.region, Chunk: rc.index, Chunks: uint32(len(f.chunks)), Reason: reason, Text: text})
-		t.dropScatter(rc)
-		return true
+	if rc.checked != t.registry.Version() {
+		// Memory may have been deregistered since DATA was accepted.
+		if reason, text := t.checkData(f, rc, rc.runs); reason != 0 {
+			t.nack(f.peer, wire.Nack{Request: f.id, Region: rc.region, Chunk: rc.index, Chunks: uint32(len(f.chunks)), Reason: reason, Text: text})
+			t.dropScatter(rc)
+			return true
+		}
 	}
 	rc.hold.Open(drain.Scatter)
 	event, err := t.compute.Scatter(rc.runs, t.arena.Base+rc.hold.Block().Offset)
@@ -321,7 +338,7 @@ func (t *Transport) onScattered(rc *regionChunk, e drain.Evidence) {
 	t.freeRegion(rc)
 	f.copies--
 	f.done++
-	t.sendAck(f, rc)
+	t.sendAck(f, rc.index, rc.region)
 	switch {
 	case f.done == len(f.chunks) && f.state != flowClosed:
 		t.finish(f)
@@ -361,6 +378,12 @@ func (t *Transport) finish(f *flow) {
 	f.state = flowFinished
 	t.timers.stop(&f.lease)
 	t.grants.Close(f.credits)
+	// What repeated messages need is all that stays.
+	f.acked = make([]uint64, len(f.chunks))
+	for i, rc := range f.chunks {
+		f.acked[i] = rc.region
+	}
+	f.chunks, f.sizes, f.credits, f.pending = nil, nil, nil, nil
 	t.counters.Add(FlowsFinished, 1)
 	p.finished++
 	if p.finished > maxFinished {

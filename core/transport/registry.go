@@ -12,10 +12,14 @@ import (
 
 // Registry knows the memory that is registered with this agent: the only memory that a peer's DATA may reach. It is changed by any goroutine and read by the reactor.
 type Registry struct {
-	mu     sync.Mutex
-	ranges [][]ports.Descriptor // as registered
-	merged atomic.Pointer[[]span]
+	mu      sync.Mutex
+	ranges  [][]ports.Descriptor // as registered
+	merged  atomic.Pointer[[]span]
+	version atomic.Uint64
 }
+
+// Version changes whenever what is registered does.
+func (g *Registry) Version() uint64 { return g.version.Load() }
 
 // span is a maximal range of registered memory, [start, end) of one place. An end of 0 is 2^64.
 type span struct {
@@ -63,6 +67,7 @@ func (g *Registry) merge() {
 		merged = append(merged, s)
 	}
 	g.merged.Store(&merged)
+	g.version.Add(1)
 }
 
 func compareSpans(a, b span) int {

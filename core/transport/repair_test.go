@@ -338,3 +338,18 @@ func TestPause(t *testing.T) {
 		require.Equal(t, Succeeded, hd.Status())
 	})
 }
+
+// A peer that never lets the channel run dry does not stop the clock of others.
+func TestFloodDoesNotStopTimers(t *testing.T) {
+	h := withPeer(t)
+	hd := h.submit(twoChunks...)
+	h.sent()
+	for range 4 * maxUndrained {
+		h.now = h.now.Add(900 * time.Millisecond)
+		for range framesPerPoll + 1 {
+			h.queue(ack(99, 2, 1))
+		}
+		h.turn()
+	}
+	h.failedBecause(hd, ErrTimeout)
+}

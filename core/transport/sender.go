@@ -291,6 +291,12 @@ func (t *Transport) onGrant(p *peer, g *wire.Grant) {
 	case r == nil:
 		t.answerUntracked(p, g.Request)
 		return
+	case r.state == requestDraining:
+		if r.mayDrain {
+			// The receiver admitted a WANT that its DRAIN had overtaken; said again, DRAIN ends that flow now and not with its lease.
+			t.sendDrain(p, r.id)
+		}
+		return
 	case r.state != requestActive:
 		return
 	}
@@ -438,7 +444,7 @@ func (t *Transport) succeed(r *request) {
 	t.counters.Add(BounceSucceeded, 1)
 	t.counters.Add(BouncedBytes, r.sub.Bytes)
 	if len(r.sub.Notify) > 0 {
-		t.notices = append(t.notices, &notice{peer: r.peer.id, message: r.sub.Notify})
+		t.notice(r.peer.id, r.sub.Notify)
 	}
 	t.forget(r)
 	r.h.end(nil, r.stages(t.now))

@@ -104,10 +104,11 @@ func (t *Transport) nackWhileDraining(r *request, n *wire.Nack) {
 	if !r.mayDrain {
 		return
 	}
-	switch n.Reason {
-	case wire.ReasonExpired:
+	switch {
+	case n.Reason == wire.ReasonExpired:
 		t.sendDrain(r.peer, r.id)
-	case wire.ReasonScatterFailed:
+	case n.Reason == wire.ReasonScatterFailed && n.Chunk == wire.WholeRequest:
+		// The answer to a DRAIN; a chunk's own NACK 7 was sent before one and says nothing of it.
 		if !r.drainSlow {
 			r.drainSlow = true
 			t.log.Warn("the receiver has a copy in doubt; its answer to DRAIN is asked for once a minute", "peer", r.peer.id, "request", r.id)

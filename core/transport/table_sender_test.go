@@ -266,12 +266,26 @@ func TestSenderDraining(t *testing.T) {
 			require.NotNil(t, h.request(1))
 		})
 	}
-	ignored("GRANT", grant(1, twoChunks, 1))
 	ignored("ACK", ack(1, 2, 1))
 	ignored("ACK queued", queued(1, 2))
 	for _, reason := range []wire.Reason{1, 2, 3, 4, 5, 6, 8, 9, 11} {
 		ignored("NACK "+reason.String(), nackWhole(1, reason))
 	}
+	t.Run("GRANT is DRAIN again: the receiver admitted a WANT that DRAIN overtook", func(t *testing.T) {
+		h := withPeer(t)
+		hd := drainingRequest(h)
+		h.deliver(grant(1, twoChunks, 1))
+		h.expect(wire.TypeDrain)
+		require.False(t, hd.IsQuiesced())
+	})
+	t.Run("GRANT before the proof is ignored", func(t *testing.T) {
+		h := withPeer(t)
+		unprovenRequest(h)
+		h.deliver(grant(1, twoChunks, 1))
+		h.silent()
+		h.written(ports.Success)
+		h.expect(wire.TypeDrain)
+	})
 	t.Run("GRANT starts nothing", func(t *testing.T) {
 		h := withPeer(t)
 		hd := h.submit(twoChunks...)
@@ -279,7 +293,7 @@ func TestSenderDraining(t *testing.T) {
 		hd.Cancel()
 		h.turn()
 		h.deliver(grant(1, twoChunks, 0, 1))
-		h.expect(wire.TypeWant, wire.TypeDrain)
+		h.expect(wire.TypeWant, wire.TypeDrain, wire.TypeDrain)
 		require.Empty(t, h.engine.transfers)
 	})
 	t.Run("NACK 10 is DRAIN at once", func(t *testing.T) {
@@ -309,6 +323,14 @@ func TestSenderDraining(t *testing.T) {
 		h.deliver(drained(1))
 		require.True(t, hd.IsQuiesced())
 		require.Nil(t, h.request(1))
+	})
+	t.Run("NACK 7 for a chunk does not slow DRAIN", func(t *testing.T) {
+		h := withPeer(t)
+		drainingRequest(h)
+		h.deliver(&wire.Nack{Request: 1, Region: 1, Chunk: 0, Chunks: 2, Reason: wire.ReasonScatterFailed})
+		h.silent()
+		h.tick(3 * time.Second)
+		require.NotEmpty(t, h.sent(), "the next DRAIN comes in its usual time")
 	})
 	t.Run("NACK 7 before DRAIN is ignored", func(t *testing.T) {
 		h := withPeer(t)

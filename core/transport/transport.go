@@ -23,9 +23,11 @@ const pauseLimit = time.Second
 // took in everything.
 const framesPerPoll = 1024
 
+// maxUndrained is how many turns in a row may stop before they took in everything; then timers fire all the same.
+const maxUndrained = 16
+
 // Settings are the numbers a transport goes by; core/config holds their defaults and rules.
 type Settings struct {
-	RequestTimeout   time.Duration // no-progress timeout towards a peer that was not added (there the negotiated one holds)
 	ReceiverLease    time.Duration
 	Window           int    // chunks of one flow that may hold a region at once
 	MaxChunk         uint64 // bytes; larger chunks in a WANT are refused
@@ -105,8 +107,9 @@ type Transport struct {
 
 	leaving []*leaving // deregistrations that wait for accesses
 
-	driver driver
-	dirty  bool // something moved in this turn
+	driver    driver
+	undrained int  // turns since the timers last looked
+	dirty     bool // something moved in this turn
 
 	rbuf, sbuf []byte
 	in         inMessages
@@ -189,7 +192,8 @@ func (t *Transport) Poll(now ports.Instant) (work bool, next ports.Instant) {
 	t.pollScatters()
 	t.pollDirects()
 	t.sendNotices()
-	if drained {
+	if drained || t.undrained >= maxUndrained {
+		t.undrained = 0
 		for tm := t.timers.pop(t.now); tm != nil; tm = t.timers.pop(t.now) {
 			tm.owner.fire(t, tm.kind)
 		}
@@ -269,6 +273,7 @@ func (t *Transport) receive() (drained bool) {
 		t.dirty = true
 		t.frame(frame, key)
 	}
+	t.undrained++
 	return false
 }
 
