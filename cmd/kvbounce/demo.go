@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/kvbounce/kvbounce/core/agent"
 	"github.com/kvbounce/kvbounce/core/config"
 	"github.com/kvbounce/kvbounce/core/transport"
+	"github.com/kvbounce/kvbounce/core/wire"
 	"github.com/kvbounce/kvbounce/ports"
 	"github.com/kvbounce/kvbounce/wiring"
 	"github.com/kvbounce/kvbounce/wiring/layout"
@@ -40,14 +42,8 @@ func (a *app) demo() *cobra.Command {
 		Short: "Move a paged KV layout between two processes both ways, check every byte, and compare with the direct path",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			switch {
-			case f.engine != engineNIXL && f.engine != engineMemory:
-				return badUsage("engine", "--engine is %q, allowed are %q and %q", f.engine, engineNIXL, engineMemory)
-			case f.rounds < 1 || f.rounds > 10000:
-				return badUsage("rounds", "--rounds is %d, allowed is 1 to 10000", f.rounds)
-			}
-			if _, err := layout.Preset(f.layout, f.seed); err != nil {
-				return badUsage("layout", "--layout: %v", err)
+			if err := f.check(); err != nil {
+				return err
 			}
 			return a.runDemo(f)
 		},
@@ -57,6 +53,20 @@ func (a *app) demo() *cobra.Command {
 	cmd.Flags().IntVar(&f.rounds, "rounds", 8, "transfers on each path and in each direction")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "of the layout and of the bytes")
 	return cmd
+}
+
+// check says what is wrong with the flags.
+func (f demoFlags) check() error {
+	switch {
+	case f.engine != engineNIXL && f.engine != engineMemory:
+		return badUsage("engine", "--engine is %q, allowed are %q and %q", f.engine, engineNIXL, engineMemory)
+	case f.rounds < 1 || f.rounds > 10000:
+		return badUsage("rounds", "--rounds is %d, allowed is 1 to 10000", f.rounds)
+	}
+	if _, err := layout.Preset(f.layout, f.seed); err != nil {
+		return badUsage("layout", "--layout: %v", err)
+	}
+	return nil
 }
 
 // demoConfig are the settings from the environment with bounce on, and on loopback unless the environment says where.
@@ -91,6 +101,7 @@ type (
 		DataBytes uint64       `json:"data_message_bytes"`
 
 		engineVersion string
+		bothWays      bool
 	}
 	layoutResult struct {
 		Name        string `json:"name"`
@@ -127,7 +138,7 @@ func (a *app) runDemo(f demoFlags) (err error) {
 			err = errors.Join(err, p.end())
 		}
 	}()
-	r, err := a.measure(f, parties)
+	r, err := a.measure(f, parties, []int{0, 1})
 	if err != nil {
 		return err
 	}
@@ -182,8 +193,19 @@ func introduce(f demoFlags, parties []party) ([]reply, error) {
 	return opened, nil
 }
 
-// measure moves the layout both ways over both paths, in turn, and checks every byte.
-func (a *app) measure(f demoFlags, parties []party) (*result, error) {
+// controlOf is the control channel in an agent's description.
+func controlOf(desc []byte) (string, error) {
+	d, err := agent.ParseAgentDesc(desc)
+	if err != nil {
+		return "", err
+	}
+	var h wire.Handshake
+	err = h.Decode(d.Bounce)
+	return h.Control.String(), err
+}
+
+// measure moves the layout over both paths from each of the parties that senders lists, in turn, and checks every byte.
+func (a *app) measure(f demoFlags, parties []party, senders []int) (*result, error) {
 	opened, err := introduce(f, parties)
 	if err != nil {
 		return nil, err
@@ -192,20 +214,21 @@ func (a *app) measure(f demoFlags, parties []party) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &result{Engine: f.engine, Control: "zmq", Memory: ports.Host.String(), engineVersion: opened[0].EngineVersion}
-	if f.engine == engineMemory {
-		res.Control = "memory"
+	control, err := controlOf(opened[0].Desc)
+	if err != nil {
+		return nil, err
 	}
+	res := &result{Engine: f.engine, Control: control, Memory: ports.Host.String(), engineVersion: opened[0].EngineVersion, bothWays: len(senders) == 2}
 	res.Layout = layoutResult{Name: f.layout, Descriptors: len(l.Src)}
 	for _, d := range l.Src {
 		res.Layout.Bytes += d.Bytes
 	}
-	bar := a.progress(4 * (f.rounds + warmUps))
+	bar := a.progress(2 * len(senders) * (f.rounds + warmUps))
 	took := map[string][]time.Duration{}
 	var stages []transport.Stages
 	for round := range f.rounds + warmUps {
 		for _, path := range []string{"bounce", "direct"} {
-			for from := range parties {
+			for _, from := range senders {
 				r, checked, err := transferAndCheck(f, parties, from, path, uint64(round))
 				if err != nil {
 					return nil, fmt.Errorf("%s transfer %d from %s: %w", path, round, opened[from].Identity, err)

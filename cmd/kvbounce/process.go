@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func spawn(stderr io.Writer, verbose bool) (*process, error) {
 		return nil, err
 	}
 	p.lines = bufio.NewScanner(out)
-	p.lines.Buffer(nil, 64<<20)
+	p.lines.Buffer(nil, maxLine)
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start a worker: %w", err)
 	}
@@ -65,12 +66,17 @@ func (p *process) do(c call) (reply, error) {
 	if _, err := p.calls.Write(append(b, '\n')); err != nil {
 		return reply{}, fmt.Errorf("the worker is gone: %w", err)
 	}
-	if !p.lines.Scan() {
-		return reply{}, fmt.Errorf("the worker ended before it answered: %w", errors.Join(p.lines.Err(), io.ErrUnexpectedEOF))
+	return readReply(p.lines, "worker")
+}
+
+// readReply reads one answer.
+func readReply(lines *bufio.Scanner, who string) (reply, error) {
+	if !lines.Scan() {
+		return reply{}, fmt.Errorf("the %s ended before it answered: %w", who, cmp.Or(lines.Err(), io.ErrUnexpectedEOF))
 	}
 	var r reply
-	if err := json.Unmarshal(p.lines.Bytes(), &r); err != nil {
-		return reply{}, fmt.Errorf("the worker's answer: %w", err)
+	if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+		return reply{}, fmt.Errorf("the %s's answer: %w", who, err)
 	}
 	if r.Error != "" {
 		return r, errors.New(r.Error)

@@ -60,8 +60,12 @@ func dataBytes(l layout.Layout) (uint64, error) {
 }
 
 func printResult(out io.Writer, r *result) {
-	fmt.Fprintf(out, "%s: %d pieces, %.1f MiB, both ways; engine %s %s, control %s, memory %s\n\n",
-		r.Layout.Name, r.Layout.Descriptors, float64(r.Layout.Bytes)/(1<<20), r.Engine, r.engineVersion, r.Control, r.Memory)
+	ways := "one way"
+	if r.bothWays {
+		ways = "both ways"
+	}
+	fmt.Fprintf(out, "%s: %d pieces, %.1f MiB, %s; engine %s %s, control %s, memory %s\n\n",
+		r.Layout.Name, r.Layout.Descriptors, float64(r.Layout.Bytes)/(1<<20), ways, r.Engine, r.engineVersion, r.Control, r.Memory)
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "path\tp50\tp99\tGB/s\ttransfers\t")
 	for _, row := range []struct {

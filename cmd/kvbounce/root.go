@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func run(args []string, s streams) int {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	err := root.Execute()
+	err := root.ExecuteContext(context.Background())
 	if err == nil {
 		return exitOK
 	}
@@ -105,7 +106,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return badUsage("flags", "%v; see %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(a.demo(), a.worker(), a.plan(), a.wire(), a.doctor(), a.probe(), a.version())
+	root.AddCommand(a.demo(), a.recv(), a.send(), a.worker(), a.plan(), a.wire(), a.doctor(), a.probe(), a.version())
 	return root
 }
 

@@ -77,6 +77,16 @@ type worker struct {
 const requestLimit = 5 * time.Minute
 
 func (w *worker) do(c call) (reply, error) {
+	switch {
+	case c.Op == "open" && w.node != nil:
+		return reply{}, errors.New("open: it is open")
+	case c.Op != "open" && w.node == nil:
+		return reply{}, fmt.Errorf("%s: it is not open", c.Op)
+	case c.Op == "start" && w.peer == "":
+		return reply{}, errors.New("start: no peer was added")
+	case c.Op == "wait" && w.handle == nil:
+		return reply{}, errors.New("wait: nothing was started")
+	}
 	switch c.Op {
 	case "open":
 		return w.open(c)
@@ -106,6 +116,11 @@ func (w *worker) open(c call) (_ reply, err error) {
 		return reply{}, err
 	}
 	w.check = newChecker(w.layout.Src, w.layout.Dst, w.layout.DstBlock)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.end())
+		}
+	}()
 	if w.node, err = wiring.New(wiring.Params{Name: c.Name, Config: w.cfg, World: w.world, BounceRequired: true, Log: w.log}); err != nil {
 		return reply{}, err
 	}
@@ -185,7 +200,13 @@ func (w *worker) end() error {
 	if errors.Is(err, agent.ErrInDoubt) {
 		return err
 	}
-	return errors.Join(err, w.src.Free(), w.dst.Free())
+	for _, b := range []*wiring.HostBlock{w.src, w.dst} {
+		if b != nil {
+			err = errors.Join(err, b.Free())
+		}
+	}
+	w.src, w.dst, w.peer, w.handle = nil, nil, "", nil
+	return err
 }
 
 // worker is the hidden subcommand that is one process of the demo: it takes calls as JSON lines on standard input and answers on standard output.
@@ -205,15 +226,19 @@ func (a *app) worker() *cobra.Command {
 	}
 }
 
-// serve answers calls until the master closes the pipe.
-func serve(w *worker, in io.Reader, out io.Writer) error {
+// maxLine bounds one call or answer; an agent's description is most of it.
+const maxLine = 16 << 20
+
+// serve answers calls until the master closes the pipe or says something that is no call, and then closes the worker.
+func serve(w party, in io.Reader, out io.Writer) (err error) {
+	defer func() { err = errors.Join(err, w.end()) }()
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 64<<20)
+	lines.Buffer(nil, maxLine)
 	enc := json.NewEncoder(out)
 	for lines.Scan() {
 		var c call
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			return fmt.Errorf("worker: a call is not JSON: %w", err)
+			return fmt.Errorf("a call is not JSON: %w", err)
 		}
 		r, err := w.do(c)
 		if err != nil {
@@ -223,5 +248,5 @@ func serve(w *worker, in io.Reader, out io.Writer) error {
 			return err
 		}
 	}
-	return errors.Join(lines.Err(), w.end())
+	return lines.Err()
 }
