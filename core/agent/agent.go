@@ -11,6 +11,7 @@ import (
 	"github.com/kvbounce/kvbounce/core/config"
 	"github.com/kvbounce/kvbounce/core/credit"
 	"github.com/kvbounce/kvbounce/core/drain"
+	"github.com/kvbounce/kvbounce/core/session"
 	"github.com/kvbounce/kvbounce/core/transport"
 	"github.com/kvbounce/kvbounce/core/wire"
 	"github.com/kvbounce/kvbounce/ports"
@@ -45,6 +46,8 @@ type Options struct {
 	BounceRequired bool
 	// OnNotify takes a peer's application notification. It is called in the reactor and must not block. nil: they are dropped.
 	OnNotify func(from ports.Identity, message []byte)
+	// FailStop is called once, in the reactor, when memory of the application is still in doubt at its retirement deadline or at the close deadline. It should end the process. nil: it is only logged.
+	FailStop func(session.Report)
 }
 
 // Agent moves memory between this process and its peers.
@@ -59,6 +62,8 @@ type Agent struct {
 	planners  sync.Pool
 	chunks    sync.Pool
 	published published
+	sessions  *session.Manager
+	driver    frameDriver
 
 	mu     sync.Mutex
 	peers  map[ports.Identity]*peerView
@@ -66,7 +71,11 @@ type Agent struct {
 	direct int                       // registrations for direct use
 	closed bool
 
+	finished chan struct{} // closed at the end of Finish
+	inDoubt  bool          // Finish found something open; valid once finished
+
 	directNow atomic.Bool // direct > 0, for the reactor
+	ownership atomic.Bool // an ownership profile was adopted: nothing goes directly
 }
 
 // bounceArena is the memory that blocks are made of.
@@ -82,7 +91,7 @@ func New(o Options) (*Agent, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &Agent{opt: o, cfg: o.Config, log: o.Log, peers: map[ports.Identity]*peerView{}, names: map[string]ports.Identity{}}
+	a := &Agent{opt: o, cfg: o.Config, log: o.Log, peers: map[ports.Identity]*peerView{}, names: map[string]ports.Identity{}, finished: make(chan struct{})}
 	a.planners.New, a.chunks.New = newPlanner, newChunk
 	if o.Config.Enable {
 		if err := a.startBounce(); err != nil {
@@ -90,10 +99,12 @@ func New(o Options) (*Agent, error) {
 				a.closePorts()
 				return nil, fmt.Errorf("bounce can't start: %w", err)
 			}
-			a.log.Warn("bounce can't start; every request goes directly to the engine", "err", err)
+			// What is open and unread would cost its peers' frames, and the runner its sleep.
+			a.log.Warn("bounce can't start; every request goes directly to the engine", "err", errors.Join(err, a.closeBouncePorts()))
 		}
 	}
 	a.transport = a.newTransport()
+	a.sessions = session.New(session.Options{Deadline: a.cfg.RetirementDeadline, FailStop: a.failStop})
 	return a, nil
 }
 
@@ -124,12 +135,13 @@ func (a *Agent) startBounce() (err error) {
 }
 
 func (a *Agent) newTransport() *transport.Transport {
+	a.driver.notify = a.arena != nil && a.opt.Control.Kind() == ports.ControlNotify
 	o := transport.Options{
-		Self: a.opt.Identity, Engine: a.opt.Engine, Registry: &a.registry, Rand: a.opt.Rand, Wake: a.opt.Wake, Log: a.log,
+		Self: a.opt.Identity, Engine: a.opt.Engine, Registry: &a.registry, Rand: a.opt.Rand, Clock: a.opt.Clock, Wake: a.opt.Wake, Log: a.log,
 		Settings: transport.Settings{
-			ReceiverLease: a.cfg.ReceiverLease, Window: a.cfg.MaxInflightChunks, MaxFlowsPerPeer: a.cfg.MaxFlowsPerPeer,
+			ReceiverLease: a.cfg.ReceiverLease, SettleDelay: a.cfg.SettleDelay, RetainLimit: a.cfg.RetainLimit, Window: a.cfg.MaxInflightChunks, MaxFlowsPerPeer: a.cfg.MaxFlowsPerPeer,
 			MaxPeers: a.cfg.MaxPeers, EagerGather: a.cfg.EagerGather, RequireToken: a.cfg.RequireReceiveToken,
-			DirectRegistered: func() bool { return a.directNow.Load() || a.opt.OnNotify != nil },
+			DirectRegistered: func() bool { return a.driver.notify || a.directNow.Load() || a.opt.OnNotify != nil },
 		},
 	}
 	if a.arena != nil {
@@ -179,6 +191,7 @@ func roundUp(d, unit time.Duration) time.Duration { return (d + unit - 1) / unit
 // Poll takes one turn of the reactor. It reports whether anything moved, and when it must be called again at the latest. Reactor.
 func (a *Agent) Poll(now ports.Instant) (work bool, next ports.Instant) {
 	work, next = a.transport.Poll(now)
+	work, next = a.drive(now, work, next)
 	for {
 		from, message, ok := a.opt.Engine.RecvNotify()
 		if !ok {
@@ -188,6 +201,10 @@ func (a *Agent) Poll(now ports.Instant) (work bool, next ports.Instant) {
 		if a.opt.OnNotify != nil {
 			a.opt.OnNotify(from, message)
 		}
+	}
+	awake := a.transport.Now()
+	if at := a.sessions.Poll(awake); at != ports.Never {
+		next = min(next, now.Add(at.Sub(awake)))
 	}
 	a.published.store(a.transport.Totals())
 	return work, next
@@ -204,18 +221,24 @@ func (a *Agent) BeginClose() {
 // Quiet reports whether nothing is open any more. Reactor.
 func (a *Agent) Quiet() bool { return a.transport.Quiet() }
 
-// Finish closes the ports and gives the arena back. When something is still in doubt it returns ErrInDoubt, and the arena stays mapped and registered and the engine open: memory is never
+// Finish closes the ports and gives the arena back. With memory of the application in doubt it fail-stops. When something is still in doubt it returns ErrInDoubt, and the arena stays mapped and registered and the engine open: memory is never
 // freed under a transfer that may run. Reactor, last call.
 func (a *Agent) Finish() error {
+	defer close(a.finished)
 	a.transport.Stop()
 	totals := a.transport.Totals()
-	if totals != (drain.Totals{}) || a.transport.CallerMemoryInDoubt() {
+	doubts := a.transport.CallerDoubts()
+	if len(doubts) > 0 {
+		a.sessions.FailStop(session.Report{Deadline: "close deadline", Now: a.opt.Clock.Now(), Doubts: doubts})
+	}
+	if totals != (drain.Totals{}) || len(doubts) > 0 {
+		a.inDoubt = true
 		var err error
 		if a.opt.Control != nil {
 			err = a.opt.Control.Close()
 		}
 		what := fmt.Sprintf("%d arena blocks of %d bytes", totals.Blocks, totals.Bytes)
-		if a.transport.CallerMemoryInDoubt() {
+		if len(doubts) > 0 {
 			what += " and memory of the caller"
 		}
 		return errors.Join(fmt.Errorf("%w: %s may still be touched", ErrInDoubt, what), err)
@@ -240,5 +263,18 @@ func (a *Agent) closePorts() error {
 	if a.opt.Compute != nil {
 		errs = append(errs, a.opt.Compute.Close())
 	}
+	return errors.Join(errs...)
+}
+
+// closeBouncePorts closes what only bounce needs.
+func (a *Agent) closeBouncePorts() error {
+	var errs []error
+	if a.opt.Control != nil {
+		errs = append(errs, a.opt.Control.Close())
+	}
+	if a.opt.Compute != nil {
+		errs = append(errs, a.opt.Compute.Close())
+	}
+	a.opt.Control, a.opt.Compute = nil, nil
 	return errors.Join(errs...)
 }

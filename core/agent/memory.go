@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"fmt"
+	"sync"
 
+	"github.com/kvbounce/kvbounce/core/transport"
 	"github.com/kvbounce/kvbounce/ports"
 )
 
@@ -22,8 +24,10 @@ type Memory struct {
 	agent   *Agent
 	use     Use
 	ranges  []ports.Descriptor
-	engine  ports.Registration // nil for BounceOnly
-	removed bool               // under agent.mu
+	removed bool // under agent.mu
+
+	mu     sync.Mutex
+	engine ports.Registration // nil for BounceOnly, and once deregistered
 }
 
 // Ranges are the registered ranges. The caller must not change the slice.
@@ -36,17 +40,21 @@ func (a *Agent) Register(ranges []ports.Descriptor, use Use) (*Memory, error) {
 		return nil, err
 	}
 	m := &Memory{agent: a, use: use, ranges: append([]ports.Descriptor(nil), ranges...)}
-	if use == Direct {
-		r, err := a.opt.Engine.Register(m.ranges)
-		if err != nil {
-			return nil, err
-		}
-		m.engine = r
+	if use == BounceOnly {
+		a.registry.Add(m.ranges)
+		return m, nil
 	}
-	a.registry.Add(m.ranges)
-	if use == Direct {
-		a.countDirect(1)
+	// Known to be reachable before the engine hands out a key, and for ever, even if it then refuses.
+	if err := a.registry.AddDirect(m.ranges); err != nil {
+		return nil, fmt.Errorf("register: %w", err)
 	}
+	r, err := a.opt.Engine.Register(m.ranges)
+	if err != nil {
+		a.registry.Remove(m.ranges)
+		return nil, err
+	}
+	m.engine = r
+	a.countDirect(1)
 	return m, nil
 }
 
@@ -83,7 +91,20 @@ func (a *Agent) checkRanges(ranges []ports.Descriptor) error {
 	return nil
 }
 
-// Deregister takes memory back. New copies and transfers to or from it are refused at once, requests that would still read it fail, and Deregister waits for those under
+// Window is a receive window. Only requests that carry its token may write it, while it is open.
+type Window = transport.Window
+
+// OpenReceive opens a receive window over the pieces of the runs (their Offset and Step mean nothing here), which must be registered BounceOnly, never have been registered for direct use, and not be
+// in a window that is not quiesced (transport.ErrOverlap). The application hands the token to the senders'; several may write in one window. The memory must be idle now, or when ready has fired: requests
+// with the token wait for that. Close the window before the memory is used for anything else; it may be reused when the window is quiesced.
+func (a *Agent) OpenReceive(runs ports.Runs, ready ports.Event) (*Window, error) {
+	if a.arena == nil {
+		return nil, fmt.Errorf("receive window: %w: %s", ErrNoBounce, reasonTexts[DirectBounceOff])
+	}
+	return a.registry.OpenWindow(runs, a.arena.memory.Place, ready, a.opt.Rand)
+}
+
+// Deregister takes memory back, and closes receive windows over it. New copies and transfers to or from it are refused at once, requests that would still read it fail, and Deregister waits for those under
 // way. When the context ends first it returns its error; the memory is then still in use, and Deregister may be called again.
 func (m *Memory) Deregister(ctx context.Context) error {
 	a := m.agent
@@ -94,22 +115,36 @@ func (m *Memory) Deregister(ctx context.Context) error {
 	if first {
 		a.registry.Remove(m.ranges)
 	}
-	gone := make(chan struct{})
-	if err := a.transport.Leave(m.ranges, func() { close(gone) }); err != nil {
-		return err
+	gone := make(chan error, 1)
+	if err := a.transport.Leave(m.ranges, func(err error) { gone <- err }); err != nil {
+		return a.afterClose()
 	}
 	select {
-	case <-gone:
+	case err := <-gone:
+		if err != nil {
+			return a.afterClose()
+		}
 	case <-ctx.Done():
 		return fmt.Errorf("the memory is still in use: %w", ctx.Err())
 	}
-	a.mu.Lock()
-	r := m.engine
-	m.engine = nil
-	a.mu.Unlock()
-	if r == nil {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.engine == nil {
 		return nil
 	}
+	if err := a.opt.Engine.Deregister(m.engine); err != nil {
+		return err
+	}
+	m.engine = nil
 	a.countDirect(-1)
-	return a.opt.Engine.Deregister(r)
+	return nil
+}
+
+// afterClose is Deregister on an agent that closes or was closed: its end tells whether anything may still touch the memory.
+func (a *Agent) afterClose() error {
+	<-a.finished
+	if a.inDoubt {
+		return fmt.Errorf("%w: memory that was registered with the agent may still be touched", ErrInDoubt)
+	}
+	return nil
 }

@@ -22,7 +22,16 @@ func pair(local, remote []ports.Descriptor) (l, r []ports.Descriptor, bytes uint
 		if x.Bytes == 0 || y.Bytes == 0 {
 			break
 		}
+		if _, ok := x.End(); !ok {
+			return nil, nil, 0, fmt.Errorf("local descriptor %d, %d bytes at %#x, does not fit 64 bits", i-1, x.Bytes, x.Addr)
+		}
+		if _, ok := y.End(); !ok {
+			return nil, nil, 0, fmt.Errorf("remote descriptor %d, %d bytes at %#x, does not fit 64 bits", j-1, y.Bytes, y.Addr)
+		}
 		n := min(x.Bytes, y.Bytes)
+		if bytes+n < bytes {
+			return nil, nil, 0, fmt.Errorf("the request's bytes do not fit 64 bits")
+		}
 		l = append(l, ports.Descriptor{Addr: x.Addr, Bytes: n, Place: x.Place})
 		r = append(r, ports.Descriptor{Addr: y.Addr, Bytes: n, Place: y.Place})
 		bytes += n

@@ -1,9 +1,13 @@
 package agent
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/kvbounce/kvbounce/core/plan"
 	"github.com/kvbounce/kvbounce/core/transport"
 	"github.com/kvbounce/kvbounce/core/wire"
 	"github.com/kvbounce/kvbounce/ports"
@@ -11,9 +15,9 @@ import (
 
 // peerView is what submitters know of a peer.
 type peerView struct {
-	started    uint64
 	reason     string // why its handshake rules bounce out; empty when it does not
 	chunkLimit uint64
+	limits     plan.Limits // how requests to it are cut
 	arena      ports.MemoryKind
 	needsToken bool
 	gate       transport.Gate
@@ -49,6 +53,11 @@ func (a *Agent) AddPeerAsync(desc AgentDesc, force bool, done func(PeerReport, e
 		return
 	}
 	err = a.transport.AddPeer(info, func(err error) {
+		var direct *transport.DirectOnlyError
+		if errors.As(err, &direct) {
+			view.reason = direct.Cause.Error()
+			report.Bounce, report.Reason, err = false, view.reason, nil
+		}
 		if err != nil {
 			done(PeerReport{}, err)
 			return
@@ -66,23 +75,19 @@ func (a *Agent) AddPeerAsync(desc AgentDesc, force bool, done func(PeerReport, e
 
 // judge holds a description against ours.
 func (a *Agent) judge(desc AgentDesc, force bool) (transport.PeerInfo, *peerView, PeerReport, error) {
-	view := &peerView{started: desc.StartedUnixNS}
-	info := transport.PeerInfo{Identity: desc.Identity, EngineMetadata: desc.Metadata, RequestTimeout: a.cfg.RequestTimeout, Gate: &view.gate}
+	view := &peerView{}
+	info := transport.PeerInfo{Identity: desc.Identity, EngineMetadata: desc.Metadata, RequestTimeout: a.cfg.RequestTimeout, StartedUnixNS: desc.StartedUnixNS, Force: force, Gate: &view.gate}
 	refuse := func(err error) (transport.PeerInfo, *peerView, PeerReport, error) {
 		return info, nil, PeerReport{}, err
+	}
+	if _, err := ports.ParseIdentity(string(desc.Identity)); err != nil {
+		return refuse(fmt.Errorf("peer: %w", err))
 	}
 	if desc.Identity == a.opt.Identity {
 		return refuse(fmt.Errorf("%s is this agent itself", desc.Identity))
 	}
 	if engine := a.opt.Engine.Info().Name; desc.Engine != engine {
 		return refuse(fmt.Errorf("peer %s uses the engine %q, this agent %q: both must use the same", desc.Identity, desc.Engine, engine))
-	}
-	a.mu.Lock()
-	present, known := a.names[desc.Identity.Name()]
-	old := a.peers[present]
-	a.mu.Unlock()
-	if known && old != nil && present != desc.Identity && !force && desc.StartedUnixNS < old.started {
-		return refuse(fmt.Errorf("%w: %s started before the present %s", ErrStale, desc.Identity, present))
 	}
 	var h wire.Handshake
 	if len(desc.Bounce) > 0 {
@@ -94,7 +99,7 @@ func (a *Agent) judge(desc AgentDesc, force bool) (transport.PeerInfo, *peerView
 		}
 	}
 	if view.reason = a.incompatible(len(desc.Bounce) > 0, &h); view.reason == "" {
-		info.Bounce, info.Endpoint = true, h.Endpoint
+		info.Bounce, info.Endpoint = true, bytes.Clone(h.Endpoint)
 		info.Arena = ports.Place{Kind: arenaKind(&h)}
 		if h.RequestTimeout > 0 {
 			info.RequestTimeout = min(info.RequestTimeout, h.RequestTimeout)
@@ -102,6 +107,7 @@ func (a *Agent) judge(desc AgentDesc, force bool) (transport.PeerInfo, *peerView
 		view.chunkLimit = min(a.arena.maxChunk, h.MaxChunk, h.ArenaUsable)
 		view.arena, view.needsToken = arenaKind(&h), h.TokenRequired
 	}
+	view.limits = Limits(a.cfg.ChunkTarget, view.chunkLimit, a.bothDevices(view))
 	return info, view, PeerReport{Bounce: info.Bounce, Reason: view.reason, ChunkLimit: view.chunkLimit, Timeout: info.RequestTimeout}, nil
 }
 
@@ -170,12 +176,52 @@ func (a *Agent) RemovePeer(id ports.Identity) error {
 // RemovePeerAsync is RemovePeer for callers that can't wait; done is called in the reactor.
 func (a *Agent) RemovePeerAsync(id ports.Identity, done func()) error {
 	return a.transport.RemovePeer(id, func() {
-		a.mu.Lock()
-		delete(a.peers, id)
-		if a.names[id.Name()] == id {
-			delete(a.names, id.Name())
-		}
-		a.mu.Unlock()
+		a.drop(id)
 		done()
 	})
+}
+
+// drop makes a peer unknown to submitters.
+func (a *Agent) drop(id ports.Identity) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.peers, id)
+	if a.names[id.Name()] == id {
+		delete(a.names, id.Name())
+	}
+}
+
+// FenceReport says what a fence gave back.
+type FenceReport = transport.FenceReport
+
+// FencePeer is the caller's statement that this process can no longer run: it was killed and reaped, or its machine was switched off. That a process was seen to exit, a peer was removed or a new
+// incarnation added is no such statement, and a wrong one lets memory be reused under a write. Everything of the peer is closed at once; after SETTLE_DELAY, counted while this side drives the engine, all
+// that waited for it is given back and FencePeer returns. When the context ends first the fence goes on; calling again waits for it.
+func (a *Agent) FencePeer(ctx context.Context, name string, incarnation uint64) (FenceReport, error) {
+	id, err := ports.NewIdentity(name, incarnation)
+	if err != nil {
+		return FenceReport{}, err
+	}
+	settled := make(chan FenceReport, 1)
+	if err := a.FencePeerAsync(id, func(r FenceReport) { settled <- r }); err != nil {
+		return FenceReport{}, err
+	}
+	select {
+	case r := <-settled:
+		if !r.Settled {
+			return r, fmt.Errorf("fence %s: %w", id, transport.ErrClosing)
+		}
+		return r, nil
+	case <-ctx.Done():
+		return FenceReport{}, fmt.Errorf("fence %s: the settle delay runs on: %w", id, ctx.Err())
+	}
+}
+
+// FencePeerAsync is FencePeer for callers that can't wait; done is called in the reactor.
+func (a *Agent) FencePeerAsync(id ports.Identity, done func(FenceReport)) error {
+	if id == a.opt.Identity {
+		return fmt.Errorf("fence %s: it is this agent itself", id)
+	}
+	a.drop(id)
+	return a.transport.FencePeer(id, done)
 }

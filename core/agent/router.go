@@ -25,17 +25,19 @@ const (
 	DirectDestination   // the destination is not of the kind of the peer's arena
 	DirectFewPieces
 	DirectLargePieces
+	DirectRetained // it would bounce, but too much of the arena is in doubt
 	reasons
 )
 
 var reasonNames = [reasons]string{
 	"bounced", "direct_forced", "direct_bounce_off", "direct_not_a_write", "direct_peer_handshake", "direct_mixed_places", "direct_source_place",
-	"direct_destination_kind", "direct_few_pieces", "direct_large_pieces",
+	"direct_destination_kind", "direct_few_pieces", "direct_large_pieces", "direct_retained",
 }
 
 var reasonTexts = [reasons]string{
 	"", "the direct path was asked for", "bounce is off here", "only writes can bounce", "the peer's handshake does not allow it", "one side has memory of several devices",
 	"the source is not memory of the arena's device", "the destination is not memory of the kind of the peer's arena", "it has too few pieces", "its pieces are too large",
+	"too much of the arena is in doubt",
 }
 
 // String is the reason's name in JSON and metrics.
@@ -50,13 +52,20 @@ type router struct{ count [reasons]atomic.Uint64 }
 // choose picks the path of a request. mixed says that one side has memory of several places.
 func (rt *router) choose(a *Agent, v *peerView, r Request, s plan.Summary, mixed bool) (transport.Path, error) {
 	reason := a.reason(v, r, s, mixed)
-	must := r.Route == ForceBounce || r.Token != 0
-	switch {
-	case reason == Bounced:
-	case must && (reason == DirectFewPieces || reason == DirectLargePieces):
+	must := r.Route == ForceBounce || r.Token != 0 || a.ownership.Load()
+	if must && (reason == DirectFewPieces || reason == DirectLargePieces) {
 		// These two are about speed; a request that must bounce may be slow.
 		reason = Bounced
-	case must && r.Route == ForceDirect:
+	}
+	retained := a.transport.BounceRefusal()
+	if reason == Bounced && retained != nil {
+		reason = DirectRetained
+	}
+	switch {
+	case reason == Bounced:
+	case reason == DirectRetained && (must || v.needsToken):
+		return 0, fmt.Errorf("%w: %w", ErrNoBounce, retained)
+	case must && r.Token != 0 && r.Route == ForceDirect:
 		return 0, fmt.Errorf("%w: a request with a receive token can't go directly", ErrNoBounce)
 	case must:
 		text := reasonTexts[reason]

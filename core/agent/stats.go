@@ -16,6 +16,10 @@ type Stats struct {
 	BytesHeld     uint64
 	BytesRetained uint64
 	Doubts        uint64 // accesses that failed without evidence
+	// Unproved says of which peers these are, how much and since when: whom to fence.
+	Unproved []transport.Unproved
+	// BounceRefusal is why no bounce request is taken now (RETAIN_LIMIT), or empty.
+	BounceRefusal string
 }
 
 // published is what the reactor lets other goroutines see.
@@ -33,6 +37,10 @@ func (a *Agent) Stats() Stats {
 	s := Stats{
 		Counters: map[string]uint64{}, Routes: map[string]uint64{},
 		BlocksHeld: a.published.blocks.Load(), BytesHeld: a.published.bytes.Load(), BytesRetained: a.published.retained.Load(), Doubts: a.published.doubts.Load(),
+	}
+	s.Unproved = a.transport.Unproved()
+	if f := a.transport.BounceRefusal(); f != nil {
+		s.BounceRefusal = f.Error()
 	}
 	a.transport.Counters().Each(func(name string, n uint64) { s.Counters[name] = n })
 	for r := range reasons {

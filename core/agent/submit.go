@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvbounce/kvbounce/core/plan"
@@ -36,17 +37,25 @@ type Request struct {
 	Peer   ports.Identity
 	Local  []ports.Descriptor
 	Remote []ports.Descriptor
+	Plan   *Prepared   // by Prepare, for the same peer, instead of Local and Remote
 	Token  uint64      // of the peer's receive window, 0 none; a request with a token never goes directly
 	Ready  ports.Event // nothing starts before it; nil: the memory is ready now
 	Notify []byte      // handed to the peer's application after success; nil none
 	Route  Route
 }
 
-func newPlanner() any { return plan.New() }
+func newPlanner() any { return new(planning) }
 func newChunk() any   { return new(plan.Chunk) }
 
-// Submit starts a request and returns while it runs. Planning happens here, on the caller's goroutine. The source must not be changed before the handle's SourceReleased, and no memory of the
-// request be reused before Quiesced. An error means that nothing was started.
+// planning is what making a plan takes.
+type planning struct {
+	plan.Planner
+	chunks []*plan.Chunk // of the present request
+}
+
+// Submit starts a request and returns while it runs. Planning happens here, on the caller's goroutine, while the first chunks are under way. The source must not be changed before the handle's
+// SourceReleased, and no memory of the request be reused before Quiesced. An error means that nothing was started. Destinations that overlap are found after that: they fail the request
+// (transport.ErrPlan, plan.ErrOverlap) before the first byte is scattered.
 func (a *Agent) Submit(r Request) (*Handle, error) {
 	view, err := a.view(r.Peer)
 	if err != nil {
@@ -60,9 +69,12 @@ func (a *Agent) Submit(r Request) (*Handle, error) {
 	}
 	r.Notify = slices.Clone(r.Notify)
 	began := a.opt.Clock.Now()
-	planner := a.planners.Get().(*plan.Planner)
+	if r.Plan != nil {
+		return a.submitPrepared(view, r, began)
+	}
+	planner := a.planners.Get().(*planning)
 	defer a.planners.Put(planner)
-	summary, err := planner.Begin(r.Local, r.Remote, Limits(view.chunkLimit, r.Local))
+	summary, err := planner.Begin(r.Local, r.Remote, view.limits)
 	if err != nil && !errors.Is(err, plan.ErrPlaces) {
 		return nil, err
 	}
@@ -79,47 +91,41 @@ func (a *Agent) Submit(r Request) (*Handle, error) {
 	return a.submitBounce(r, planner, summary, began)
 }
 
-// Limits is how an agent cuts a request for a peer with this chunk limit in bytes, 0 for none: so that copies and writes overlap without chunks becoming
-// too small to use the path well.
-func Limits(chunkLimit uint64, src []ports.Descriptor) plan.Limits {
-	if chunkLimit == 0 {
-		chunkLimit = plan.MaxChunkBytes
-	}
-	var total uint64
-	for _, d := range src {
-		total += d.Bytes
-	}
-	return plan.Limits{ChunkBytes: min(chunkLimit, plan.MaxChunkBytes), Chunks: int(min(total/chunkAim, maxAimedChunks))}
-}
-
-// A request is cut into chunks of about chunkAim bytes, but not into more than maxAimedChunks because of it.
-const (
-	chunkAim       = 8 << 20
-	maxAimedChunks = 8
-)
-
-func (a *Agent) submitBounce(r Request, planner *plan.Planner, summary plan.Summary, began ports.Instant) (*Handle, error) {
+// submitBounce hands the chunks over one by one, each as soon as its gather is planned. What DATA says of them follows: it is read after PlanChecked only.
+func (a *Agent) submitBounce(r Request, planner *planning, summary plan.Summary, began ports.Instant) (*Handle, error) {
+	// A request may fail and give chunks back while they are still being planned here. Those go to nobody else.
+	planned := new(atomic.Bool)
 	h, err := a.transport.Start(transport.Submission{
-		Peer: r.Peer, Chunks: slices.Clone(planner.ChunkBytes()), Bytes: summary.Bytes, Token: r.Token, Ready: r.Ready, Notify: r.Notify,
-		PlanTime: a.since(began), Recycle: func(c *plan.Chunk) { a.chunks.Put(c) },
+		Peer: r.Peer, Chunks: slices.Clone(planner.ChunkBytes()), Unchecked: true, Bytes: summary.Bytes, Token: r.Token, Ready: r.Ready, Notify: r.Notify,
+		PlanTime: a.since(began), Recycle: func(c *plan.Chunk) {
+			if planned.Load() {
+				a.chunks.Put(c)
+			}
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	for {
+	for range planner.ChunkBytes() {
 		began := a.opt.Clock.Now()
 		c := a.chunks.Get().(*plan.Chunk)
-		ok, err := planner.Next(c)
-		if err != nil {
-			h.PlanFailed(err)
-			return h, nil
-		}
-		if !ok {
-			a.chunks.Put(c)
-			return h, nil
-		}
+		planner.NextGather(c)
+		planner.chunks = append(planner.chunks, c)
 		h.Planned(c, a.since(began))
 	}
+	began = a.opt.Clock.Now()
+	for _, c := range planner.chunks {
+		planner.NextScatter(c)
+	}
+	clear(planner.chunks)
+	planner.chunks = planner.chunks[:0]
+	planned.Store(true)
+	if err := planner.Overlap(); err != nil {
+		h.PlanFailed(err)
+	} else {
+		h.PlanChecked(a.since(began))
+	}
+	return h, nil
 }
 
 // empty is a request without bytes: it succeeds at once and sends nothing but its notification.

@@ -8,7 +8,7 @@ const (
 	ControlNIXL = "nixl"
 )
 
-// Config is an agent's settings. Sizes are bytes. Take Default or FromEnv, change what must differ, and call Validate once before use:
+// Config is an agent's settings. Sizes are bytes. Take Default, FromEnv or Read, change what must differ, and call Validate once before use:
 // it fills in what depends on other settings.
 type Config struct {
 	// Enable switches bounce on. When off, every request goes directly to the engine and AgentDesc carries no bounce blob.
@@ -20,6 +20,8 @@ type Config struct {
 	ArenaGranularity uint64
 	// MaxChunkSize bounds one chunk; the peer's limit and arena bound it further (protocol.md, 4).
 	MaxChunkSize uint64
+	// ChunkTarget is how long chunks should be: a request is cut into as many as its bytes hold of it, to the nearest. 0: by the kind of memory.
+	ChunkTarget uint64
 	// MaxInflightChunks is the window of chunks that hold a region, for each request.
 	MaxInflightChunks int
 	// CopyStreams is the number of gathers and scatters that may run at once.
@@ -63,7 +65,10 @@ type Config struct {
 	// MaxFrameSize is the largest frame that the control socket takes in.
 	MaxFrameSize uint64
 
-	// ConfigFile is the path of a settings file. No file is read yet: Validate refuses any value but the empty one.
+	// LogRate bounds the log lines of one text in a second; the others are only counted. 0: no limit.
+	LogRate int
+
+	// ConfigFile is the path of the settings file that these settings were read from; "" when there was none. Nothing is read because of it.
 	ConfigFile string
 
 	// CurveSecretKeyFile and CurveAuthorizedKeysDir switch CURVE on for the ZMQ channel (protocol.md, 11); both or neither.

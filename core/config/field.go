@@ -134,8 +134,7 @@ func (f text) valid() bool    { return f.allows(*f.at) }
 func (f text) isZero() bool   { return *f.at == "" }
 func (f text) String() string { return *f.at }
 
-func isAny(string) bool   { return true }
-func isNever(string) bool { return false }
+func isAny(string) bool { return true }
 
 func isControl(value string) bool { return value == ControlZMQ || value == ControlNIXL }
 

@@ -7,9 +7,11 @@ import (
 	"time"
 )
 
-// Error is one setting whose value is not allowed. FromEnv and Validate join one for each bad setting.
+// Error is one setting whose value is not allowed. Read and Validate join one for each bad setting.
 type Error struct {
-	// Variable is the environment variable, or for a value set by a program the variable that would set it.
+	// Setting is its name, without Prefix.
+	Setting string
+	// Variable is the environment variable, or for a value set by a program the variable that would set it, or the key in a settings file with path and line.
 	Variable string
 	Value    string
 	Allowed  string
@@ -46,7 +48,7 @@ func (c *Config) resolve() (warnings []string, faults []fault) {
 	for _, r := range rows(c) {
 		absent := r.described && r.field.isZero()
 		if !absent && !r.field.valid() {
-			faults = append(faults, fault{[]string{r.Name}, &Error{Prefix + r.Name, r.field.String(), r.Rule}})
+			faults = append(faults, fault{[]string{r.Name}, &Error{r.Name, Prefix + r.Name, r.field.String(), r.Rule}})
 		}
 	}
 	if len(faults) > 0 {
@@ -69,7 +71,7 @@ func (c *Config) resolve() (warnings []string, faults []fault) {
 func (c *Config) crossFaults() []fault {
 	var faults []fault
 	broken := func(value, allowed string, settings ...string) {
-		faults = append(faults, fault{settings, &Error{Prefix + settings[0], value, allowed}})
+		faults = append(faults, fault{settings, &Error{settings[0], Prefix + settings[0], value, allowed}})
 	}
 	above := func(value, floor time.Duration, name, floorName string) {
 		if value <= floor {

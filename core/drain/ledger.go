@@ -4,12 +4,15 @@ import (
 	"fmt"
 
 	"github.com/kvbounce/kvbounce/core/credit"
+	"github.com/kvbounce/kvbounce/ports"
 )
 
 // Ledger keeps the arena blocks that are in use and the accesses to them, and gives blocks back to the arena. Nothing else does. Not for concurrent use.
 type Ledger struct {
-	arena *credit.Arena
-	total Totals
+	arena   *credit.Arena
+	total   Totals
+	now     ports.Instant
+	changes uint64
 }
 
 // Totals are sums over a ledger, or over one party of it.
@@ -26,8 +29,20 @@ func New(arena *credit.Arena) *Ledger { return &Ledger{arena: arena} }
 // Totals are the ledger's sums.
 func (l *Ledger) Totals() Totals { return l.total }
 
+// Tick says what time it is.
+func (l *Ledger) Tick(now ports.Instant) { l.now = now }
+
+// Changes counts how often something came to be in doubt, or ceased to be.
+func (l *Ledger) Changes() uint64 { return l.changes }
+
 // Party is one peer incarnation in the ledger. The zero value is ready.
-type Party struct{ total Totals }
+type Party struct {
+	total Totals
+	since ports.Instant
+}
+
+// Since is when something of the party came to be in doubt first, of what is so without a break.
+func (p *Party) Since() ports.Instant { return p.since }
 
 // Totals are the party's sums.
 func (p *Party) Totals() Totals { return p.total }
@@ -61,17 +76,18 @@ type Hold struct {
 	dropped  bool
 	retained bool
 	freed    bool
+	since    ports.Instant
 }
 
 // Hold takes a block that the arena has just allocated into the ledger.
 func (l *Ledger) Hold(b credit.Block, a *Account) *Hold {
-	h := &Hold{ledger: l, account: a, block: b}
+	h := &Hold{ledger: l, account: a, block: b, since: l.now}
 	h.each(func(t *Totals) { t.Blocks++; t.Bytes += b.Bytes })
 	return h
 }
 
 // HoldDirect makes a hold without a block, for a direct transfer of the caller's memory.
-func (l *Ledger) HoldDirect(a *Account) *Hold { return &Hold{ledger: l, account: a} }
+func (l *Ledger) HoldDirect(a *Account) *Hold { return &Hold{ledger: l, account: a, since: l.now} }
 
 func (h *Hold) each(f func(*Totals)) {
 	f(&h.ledger.total)
@@ -79,6 +95,18 @@ func (h *Hold) each(f func(*Totals)) {
 		f(&h.account.Party.total)
 	}
 }
+
+// doubtful changes the sums of what is in doubt. Bytes to take away are given negated.
+func (h *Hold) doubtful(doubts int, bytes uint64) {
+	if p := h.account.Party; p != nil && p.total.Doubts == 0 && p.total.DoubtfulBytes == 0 {
+		p.since = h.ledger.now
+	}
+	h.each(func(t *Totals) { t.Doubts += doubts; t.DoubtfulBytes += bytes })
+	h.ledger.changes++
+}
+
+// Since is when the hold was made.
+func (h *Hold) Since() ports.Instant { return h.since }
 
 // Block is the held block.
 func (h *Hold) Block() credit.Block { return h.block }
@@ -104,7 +132,7 @@ func (h *Hold) Close(a Access, e Evidence) {
 	if h.doubt[a] > 0 && h.doubt[a] == h.open[a] {
 		h.doubt[a]--
 		h.account.doubt[a]--
-		h.each(func(t *Totals) { t.Doubts-- })
+		h.doubtful(-1, 0)
 	}
 	h.open[a]--
 	h.account.open[a]--
@@ -121,7 +149,7 @@ func (h *Hold) Doubt(a Access) {
 	}
 	h.doubt[a]++
 	h.account.doubt[a]++
-	h.each(func(t *Totals) { t.Doubts++ })
+	h.doubtful(1, 0)
 	h.Retain()
 }
 
@@ -135,7 +163,7 @@ func (h *Hold) Retain() {
 	}
 	h.retained = true
 	h.ledger.arena.Retain(h.block)
-	h.each(func(t *Totals) { t.DoubtfulBytes += h.block.Bytes })
+	h.doubtful(0, h.block.Bytes)
 }
 
 // Drop says that the owner needs the block no more. It is given back when the last open access is closed, at once if there is none.
@@ -157,7 +185,7 @@ func (h *Hold) settle() {
 	}
 	if h.retained {
 		h.ledger.arena.Unretain(h.block)
-		h.each(func(t *Totals) { t.DoubtfulBytes -= h.block.Bytes })
+		h.doubtful(0, -h.block.Bytes)
 	}
 	h.each(func(t *Totals) { t.Blocks--; t.Bytes -= h.block.Bytes })
 	h.ledger.arena.Free(h.block)

@@ -240,3 +240,33 @@ func TestTotalsByParty(t *testing.T) {
 	require.Equal(t, Totals{}, other.Totals())
 	w.empty()
 }
+
+// Since when something of a party is in doubt, and that it changed.
+func TestSince(t *testing.T) {
+	l := New(nil)
+	var p Party
+	a := Account{Party: &p}
+	l.Tick(10)
+	h := l.HoldDirect(&a)
+	h.Open(Direct)
+	require.EqualValues(t, 10, h.Since())
+	require.Zero(t, l.Changes())
+	l.Tick(20)
+	h.Doubt(Direct)
+	require.EqualValues(t, 20, p.Since())
+	changes := l.Changes()
+	require.NotZero(t, changes)
+	l.Tick(30)
+	other := l.HoldDirect(&a)
+	other.Open(Direct)
+	other.Doubt(Direct)
+	require.EqualValues(t, 20, p.Since(), "of what is so without a break")
+	h.Close(Direct, EngineSuccess)
+	other.Close(Direct, Revoked)
+	require.Greater(t, l.Changes(), changes)
+	l.Tick(40)
+	again := l.HoldDirect(&a)
+	again.Open(Direct)
+	again.Doubt(Direct)
+	require.EqualValues(t, 40, p.Since())
+}

@@ -14,51 +14,19 @@ const (
 	destination side = "destination"
 )
 
-// checkLists returns the bytes of the request and whether both lists are cut in the same way, or an error that names the lowest wrong descriptor of either list (the
-// source's, when both lists are wrong at the same index).
-func checkLists(src, dst []ports.Descriptor) (total uint64, alike bool, err error) {
-	if total, ok := sumAlike(src, dst); ok {
-		return total, true, nil
-	}
+// whatIsWrong is an error that names the lowest wrong descriptor of two lists with which something is wrong (the source's, when both are wrong at the same index).
+func whatIsWrong(src, dst []ports.Descriptor) error {
 	srcTotal, srcWrong := sum(src)
 	dstTotal, dstWrong := sum(dst)
 	switch {
 	case srcWrong < len(src) && (dstWrong == len(dst) || srcWrong <= dstWrong):
-		return 0, false, describe(source, src, srcWrong)
+		return describe(source, src, srcWrong)
 	case dstWrong < len(dst):
-		return 0, false, describe(destination, dst, dstWrong)
+		return describe(destination, dst, dstWrong)
 	case srcTotal > dstTotal:
-		return 0, false, totalsDiffer(source, src, srcTotal, dstTotal)
-	case srcTotal < dstTotal:
-		return 0, false, totalsDiffer(destination, dst, dstTotal, srcTotal)
+		return totalsDiffer(source, src, srcTotal, dstTotal)
 	}
-	return srcTotal, false, nil
-}
-
-// sumAlike is sum for both lists at once, the usual case; ok is false when they are cut differently or anything is wrong.
-func sumAlike(src, dst []ports.Descriptor) (total uint64, ok bool) {
-	if len(src) != len(dst) {
-		return 0, false
-	}
-	var srcPlace, dstPlace ports.Place
-	for i := range src {
-		s, d := &src[i], &dst[i]
-		length := s.Bytes
-		if length != d.Bytes {
-			return 0, false
-		}
-		if length == 0 {
-			continue
-		}
-		if total == 0 {
-			srcPlace, dstPlace = s.Place, d.Place
-		}
-		total += length
-		if s.Addr+length < length || d.Addr+length < length || total < length || s.Place != srcPlace || d.Place != dstPlace {
-			return 0, false
-		}
-	}
-	return total, true
+	return totalsDiffer(destination, dst, dstTotal, srcTotal)
 }
 
 // sum adds the lengths up. wrong is the first descriptor that can't be accepted, or len(list).

@@ -18,6 +18,7 @@ type cutter struct {
 
 	limit  uint64 // most bytes of a block
 	chunks uint64 // how many chunks to aim at
+	taper  bool   // the first and the last chunk are half as long
 	left   uint64 // bytes of the request in the open chunk and the later ones
 
 	// The open chunk.
@@ -31,14 +32,21 @@ type cutter struct {
 // reset forgets all chunks.
 func (c *cutter) reset() { *c = cutter{cuts: c.cuts[:0], sizes: c.sizes[:0]} }
 
-// begin starts on a request of that many bytes.
-func (c *cutter) begin(lim Limits, total uint64) error {
+// cut makes the chunks of a request of that many bytes.
+func (c *cutter) cut(lim Limits, total uint64, strips []strip) error {
 	c.limit, c.chunks, c.left = lim.ChunkBytes, uint64(lim.Chunks), total
+	if c.chunks == 0 && lim.Target > 0 {
+		c.chunks = min(total/lim.Target+total%lim.Target/(lim.Target/2+1), MaxChunks)
+	}
+	c.taper = lim.Taper && max(c.chunks, divideUp(total, c.limit)) >= minTapered
 	if needed := divideUp(total, c.limit); needed > MaxChunks {
 		return fmt.Errorf("%w: %d bytes in chunks of at most %d need at least %d, want at most %d", ErrTooManyChunks, total, c.limit, needed, MaxChunks)
 	}
 	c.open()
-	return nil
+	if err := c.add(strips); err != nil || c.pieces == 0 {
+		return err
+	}
+	return c.close()
 }
 
 // open starts a chunk. What is left is shared anew each time, so that chunks that came out long or short leave no sliver at the end.
@@ -49,6 +57,15 @@ func (c *cutter) open() {
 	}
 	wanted = max(wanted, divideUp(c.left, c.limit))
 	share := divideUp(c.left, wanted)
+	if c.taper && wanted > 1 {
+		// In half chunks: the last one counts one, this one too if it is the first, all others two.
+		halves := 2*wanted - 1
+		if len(c.cuts) == 0 {
+			share = divideUp(c.left, halves-1)
+		} else {
+			share = divideUp(c.left, halves) * 2
+		}
+	}
 	c.share = min((share+Alignment-1)&^(Alignment-1), c.limit)
 	c.bytes, c.end, c.pieces, c.last = 0, 0, 0, 0
 }
@@ -65,39 +82,41 @@ func (c *cutter) close() error {
 	return nil
 }
 
-// finish closes the last chunk.
-func (c *cutter) finish() error {
-	if c.pieces == 0 {
-		return nil
-	}
-	return c.close()
-}
-
-// add takes the next pieces of the request.
+// add takes the pieces of the request.
 func (c *cutter) add(strips []strip) error {
 	first := 0
-	limit, share, bytes, end, pieces := c.limit, c.share, c.bytes, c.end, uint64(c.pieces)
 	for i := range strips {
-		s := &strips[i]
-		length, count := s.length, uint64(s.end-first)
-		first = s.end
-		if length <= limit {
-			newEnd := begins(end, length) + (count-1)*begins(length, length) + length // below 2^42
-			if count*length < share-bytes && newEnd <= limit && pieces+count <= MaxChunkPieces {
-				bytes, end, pieces, c.last = bytes+count*length, newEnd, pieces+count, length
+		length, count := strips[i].length, uint64(strips[i].end-first)
+		first = strips[i].end
+		for count > 0 {
+			if n := c.fitting(length, count); n > 0 {
+				c.takeAll(length, n)
+				count -= n
 				continue
 			}
-		}
-		c.bytes, c.end, c.pieces = bytes, end, uint32(pieces)
-		for range count {
 			if err := c.addOne(length); err != nil {
 				return err
 			}
+			count--
 		}
-		share, bytes, end, pieces = c.share, c.bytes, c.end, uint64(c.pieces)
 	}
-	c.bytes, c.end, c.pieces = bytes, end, uint32(pieces)
 	return nil
+}
+
+// fitting is how many of count pieces of that length the open chunk takes whole without having its share.
+func (c *cutter) fitting(length, count uint64) uint64 {
+	if length > c.limit {
+		return 0
+	}
+	step, at := begins(length, length), begins(c.end, length)
+	due, room := c.share-c.bytes-1, c.limit-length                                                    // room: at which place the last piece may begin
+	if count*length <= due && at+(count-1)*step <= room && uint64(c.pieces)+count <= MaxChunkPieces { // all below 2^64: both factors are below 2^32
+		return count
+	}
+	if at > room {
+		return 0
+	}
+	return min(count, due/length, (room-at)/step+1, MaxChunkPieces-uint64(c.pieces))
 }
 
 // addOne takes a piece that may complete or exceed the open chunk.
@@ -142,11 +161,13 @@ func (c *cutter) part(length uint64) uint64 {
 	return part
 }
 
-func (c *cutter) take(length uint64) {
-	c.end = begins(c.end, length) + length
-	c.bytes += length
+func (c *cutter) take(length uint64) { c.takeAll(length, 1) }
+
+func (c *cutter) takeAll(length, count uint64) {
+	c.end = begins(c.end, length) + (count-1)*begins(length, length) + length
+	c.bytes += count * length
 	c.last = length
-	c.pieces++
+	c.pieces += uint32(count)
 }
 
 func divideUp(n, by uint64) uint64 {

@@ -102,15 +102,10 @@ func TestMoreThan4GiB(t *testing.T) {
 		require.Equal(t, Summary{Descriptors: 2, Pieces: 2, Bytes: total}, summary)
 		var c Chunk
 		next, bytes := src[0].Addr, uint64(0)
-		for i := 0; ; i++ {
-			ok, err := p.Next(&c)
-			require.NoError(t, err)
-			if !ok {
-				break
-			}
+		for i := 0; p.Next(&c); i++ {
 			require.Equal(t, p.ChunkBytes()[i], c.Bytes)
 			for _, r := range c.Gather.Runs {
-				for _, piece := range expand(t, r) {
+				for _, piece := range expand(t, r, c.Gather.Index) {
 					require.Equal(t, next, piece.addr)
 					next += piece.length
 					bytes += piece.length
@@ -136,12 +131,10 @@ func TestDataMessageIsBounded(t *testing.T) {
 	// Only 0 and 1 are neighbours in the source, and nothing in the destination.
 	require.Equal(t, Summary{Descriptors: count, Pieces: count, Bytes: count}, summary)
 	require.Equal(t, []uint32{MaxChunkPieces, MaxChunkPieces, 10}, p.ChunkBytes())
-	require.LessOrEqual(t, dataFixedBytes+dataRunBytes*MaxChunkPieces, MaxDataBytes)
-	require.Greater(t, dataFixedBytes+dataRunBytes*(MaxChunkPieces+1), MaxDataBytes)
+	require.LessOrEqual(t, dataFixedBytes+runBytes*MaxChunkPieces, MaxDataBytes)
+	require.Greater(t, dataFixedBytes+runBytes*(MaxChunkPieces+1), MaxDataBytes)
 	var c Chunk
-	for ok := true; ok; {
-		ok, err = p.Next(&c)
-		require.NoError(t, err)
+	for p.Next(&c) {
 		require.LessOrEqual(t, c.DataBytes(), MaxDataBytes)
 	}
 }

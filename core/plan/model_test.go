@@ -52,18 +52,22 @@ func pieces(all []move) (n int) {
 type placed struct{ offset, addr, length uint64 }
 
 // expand lists a run's pieces, with exact integers: each address must be within 64 bits.
-func expand(t tb, r ports.Run) []placed {
+func expand(t tb, r ports.Run, index []uint32) []placed {
 	t.Helper()
 	require.NotZero(t, r.Piece)
 	require.NotZero(t, r.Pieces)
-	require.EqualValues(t, uint32(ports.NoTable), r.Table)
 	if r.Pieces == 1 {
 		require.Zero(t, r.Stride)
 		require.Zero(t, r.Step)
+		require.EqualValues(t, uint32(ports.NoTable), r.Table)
 	}
 	var out []placed
 	for k := range int64(r.Pieces) {
-		addr := new(big.Int).Mul(big.NewInt(k), big.NewInt(r.Stride))
+		factor := k
+		if r.Table != ports.NoTable {
+			factor = int64(index[int64(r.Table)+k])
+		}
+		addr := new(big.Int).Mul(big.NewInt(factor), big.NewInt(r.Stride))
 		addr.Add(addr, new(big.Int).SetUint64(r.Addr))
 		if !addr.IsUint64() {
 			require.FailNow(t, "outside 64 bits", "piece %d of %+v is at %v", k, r, addr)
@@ -76,10 +80,9 @@ func expand(t tb, r ports.Run) []placed {
 // blockMap says which memory byte each block byte belongs to; no block byte may belong to two.
 func blockMap(t tb, runs ports.Runs) map[uint64]uint64 {
 	t.Helper()
-	require.Empty(t, runs.Index)
 	block := map[uint64]uint64{}
 	for _, r := range runs.Runs {
-		for _, p := range expand(t, r) {
+		for _, p := range expand(t, r, runs.Index) {
 			for k := range p.length {
 				if _, taken := block[p.offset+k]; taken {
 					require.FailNow(t, "two pieces share a place", "block byte %d", p.offset+k)
@@ -96,6 +99,7 @@ type planned struct {
 	summary Summary
 	sizes   []uint32
 	chunks  []Chunk
+	overlap error
 }
 
 func planAll(p *Planner, src, dst []ports.Descriptor, lim Limits) (planned, error) {
@@ -106,16 +110,14 @@ func planAll(p *Planner, src, dst []ports.Descriptor, lim Limits) (planned, erro
 	}
 	out.sizes = append(out.sizes, p.ChunkBytes()...)
 	var c Chunk
-	for {
-		ok, err := p.Next(&c)
-		if err != nil || !ok {
-			return out, err
-		}
+	for p.Next(&c) {
 		kept := c
-		kept.Gather.Runs = append([]ports.Run(nil), c.Gather.Runs...)
-		kept.Scatter.Runs = append([]ports.Run(nil), c.Scatter.Runs...)
+		kept.Gather = ports.Runs{Runs: slices.Clone(c.Gather.Runs), Index: slices.Clone(c.Gather.Index)}
+		kept.Scatter = ports.Runs{Runs: slices.Clone(c.Scatter.Runs), Index: slices.Clone(c.Scatter.Index)}
 		out.chunks = append(out.chunks, kept)
 	}
+	out.overlap = p.Overlap()
+	return out, nil
 }
 
 // check holds a plan against the obvious one: each byte goes where it should, once, in order, and every rule of the package comment is kept.
@@ -128,7 +130,7 @@ func check(t tb, src, dst []ports.Descriptor, lim Limits, got planned) {
 	for i, c := range got.chunks {
 		require.Equal(t, got.sizes[i], c.Bytes)
 		require.LessOrEqual(t, uint64(c.Bytes), lim.ChunkBytes)
-		require.LessOrEqual(t, c.DataBytes(), MaxDataBytes)
+		require.LessOrEqual(t, c.DataBytes(), dataFixedBytes+runBytes*c.Pieces)
 		done = append(done, checkChunk(t, c)...)
 	}
 	require.True(t, slices.Equal(all, done), "want %v, got %v", all, done)
@@ -239,4 +241,24 @@ func mustPlan(t *testing.T, src, dst []ports.Descriptor, lim Limits) planned {
 	require.NoError(t, err)
 	check(t, src, dst, lim, got)
 	return got
+}
+
+// permuted are equally long pages in an order that looks random.
+func permuted(bytes uint64, count int, seed uint64) []ports.Descriptor {
+	numbers := make([]uint64, count)
+	for i := range numbers {
+		seed = seed*6364136223846793005 + 1442695040888963407
+		j := int(seed >> 33 % uint64(i+1))
+		numbers[i] = numbers[j]
+		numbers[j] = uint64(i)
+	}
+	return pages(bytes, numbers...)
+}
+
+// alternating are large and small pages in turn, each kind in its own memory.
+func alternating(count int, seed uint64) (list []ports.Descriptor) {
+	for i, d := range permuted(1024, count/2, seed) {
+		list = append(list, d, ports.Descriptor{Addr: 1<<40 + uint64(i)*128, Bytes: 128})
+	}
+	return list
 }

@@ -12,9 +12,14 @@
 // widest loads and stores; a shorter one begins where the one before it ended, since it is copied in narrow steps wherever it stands, and alignment would only
 // make the write longer.
 //
+// # Runs
+//
+// Each side's pieces become runs (protocol.md, 3): at a constant stride, or, where their order is irregular, with an index table, which other runs use again where the same list of pages
+// comes back, as it does for every layer of a cache. The comment of runBuilder says which pieces become what.
+//
 // # Cuts
 //
-// The request's bytes are shared evenly among the chunks that Limits.Chunks asks for, or, when that needs fewer bytes a chunk than ChunkBytes allows, among as few chunks as hold them. A
+// The request's bytes are shared evenly, or tapered, among the chunks that the Limits ask for, or, when that needs fewer bytes a chunk than ChunkBytes allows, among as few chunks as hold them. A
 // chunk may be up to 1/16 longer or shorter than its share to keep a piece whole: a page that is cut breaks the runs on both sides of it. A longer piece is cut, at a
 // multiple of Alignment from its start, so that its parts keep the alignment it had. ChunkBytes itself, padding included, is never exceeded.
 package plan
@@ -35,8 +40,8 @@ const (
 	MaxChunks = 65536
 	// MaxChunkBytes is the longest block of one chunk.
 	MaxChunkBytes = math.MaxUint32
-	// MaxChunkPieces keeps a chunk's DATA within MaxDataBytes whatever its runs turn out to be: no chunk has more runs than pieces.
-	MaxChunkPieces = (MaxDataBytes - dataFixedBytes) / dataRunBytes
+	// MaxChunkPieces keeps a chunk's DATA within MaxDataBytes whatever its runs turn out to be: no piece takes more than a run of its own.
+	MaxChunkPieces = (MaxDataBytes - dataFixedBytes) / runBytes
 
 	// Alignment is the distance, in bytes, of the places at which long pieces begin in a block.
 	Alignment = 32
@@ -44,11 +49,11 @@ const (
 	VectorBytes = 16
 
 	dataFixedBytes = 40 + 8 // message header; index count and reserved word
-	dataRunBytes   = 40
-	dataIndexBytes = 4
+	runBytes       = 40
+	indexBytes     = 4
 )
 
-// Errors of Begin and Next. Those of Begin carry the side and the lowest wrong descriptor index in their text, where a descriptor is to blame.
+// Errors of Begin. They carry the side and the lowest wrong descriptor index in their text, where a descriptor is to blame.
 var (
 	// ErrLimits: the Limits are out of range.
 	ErrLimits = errors.New("planner limits out of range")
@@ -60,8 +65,6 @@ var (
 	ErrTotals = errors.New("source and destination differ in bytes")
 	// ErrTooManyChunks: the request needs more than MaxChunks chunks.
 	ErrTooManyChunks = errors.New("too many chunks")
-	// ErrChanged: the descriptors are not the ones that Begin saw.
-	ErrChanged = errors.New("descriptors changed while their request was planned")
 )
 
 // Limits say how a request is cut into chunks.
@@ -69,9 +72,17 @@ type Limits struct {
 	// ChunkBytes is the most bytes of one chunk's block, 1 to MaxChunkBytes: the chunk limit negotiated with the peer, or less where smaller chunks
 	// pipeline better.
 	ChunkBytes uint64
-	// Chunks is how many chunks to aim at, at most MaxChunks; 0 aims at as few as ChunkBytes allows.
+	// Chunks is how many chunks to aim at, at most MaxChunks; 0: by Target.
 	Chunks int
+	// Target is the bytes of a chunk to aim at: the number of chunks is the request's bytes divided by it, to the nearest. 0: as few chunks as ChunkBytes allows.
+	Target uint64
+	// Taper makes the first and the last chunk half as long as the others, if there are at least minTapered: copying the first before anything is on its way, and the last after all is, is the
+	// part of the work that nothing else hides.
+	Taper bool
 }
+
+// minTapered is the least number of chunks of which the first and the last are made shorter.
+const minTapered = 4
 
 func (l Limits) validate() error {
 	if l.ChunkBytes < 1 || l.ChunkBytes > MaxChunkBytes {
@@ -100,95 +111,104 @@ type Chunk struct {
 
 // DataBytes is the size of this chunk's DATA message in bytes, header included and envelope not (protocol.md, 3).
 func (c *Chunk) DataBytes() int {
-	return dataFixedBytes + dataRunBytes*len(c.Scatter.Runs) + dataIndexBytes*len(c.Scatter.Index)
+	return dataFixedBytes + runBytes*len(c.Scatter.Runs) + indexBytes*len(c.Scatter.Index)
 }
 
-// Planner plans one request at a time: Begin, then Next until it answers false. It keeps its scratch from request to request, so that planning allocates
-// nothing once it has seen a request as large. The zero value is ready. Not for concurrent use.
+// Planner plans one request at a time: Begin, then Next until it answers false, then Overlap. Who hands chunks over while it plans calls NextGather for all of them first, so that the first gathers do not
+// wait for what is needed later. It keeps its scratch from request to request, so that planning allocates nothing once it has seen a request as large: 16 bytes a piece, and some for each run. The zero value is
+// ready. Not for concurrent use.
 type Planner struct {
+	pieces  pieceList
 	cutter  cutter
-	walk    walker
-	batch   batch
-	next    int // the chunk that Next plans
-	gather  runBuilder
-	scatter runBuilder
+	gather  sidePlan
+	scatter sidePlan
+	dst     []ports.Descriptor
+	overlap overlapCheck
+}
+
+// sidePlan goes through a request's chunks for one side.
+type sidePlan struct {
+	next   int // the chunk that it plans next
+	placer placer
+	runs   runBuilder
+}
+
+func (s *sidePlan) begin(addrs []uint64) {
+	s.next, s.placer = 0, placer{parts: s.placer.parts}
+	s.runs.begin(addrs)
+}
+
+// plan makes the runs of the next chunk.
+func (s *sidePlan) plan(strips []strip, cuts []cut, into *ports.Runs) (ok bool) {
+	if s.next == len(cuts) {
+		return false
+	}
+	first, end, used := s.placer.place(strips, cuts[s.next])
+	s.runs.build(first, s.placer.parts, into)
+	s.runs.addrs[end-1] += used // what is left of the last piece is the next chunk's first
+	s.next++
+	return true
 }
 
 // New makes a Planner.
 func New() *Planner { return new(Planner) }
 
 // Begin checks a request and finds its chunks without building runs, so that the sizes can be sent before anything else is known (WANT). It forgets the request
-// before. src and dst must not change until Next answered false or Begin is called again. After an error there are no chunks.
+// before. dst must not change until Overlap has answered. After an error there are no chunks.
 //
 // Errors wrap ErrLimits, ErrOverflow, ErrPlaces, ErrTotals or ErrTooManyChunks.
 func (p *Planner) Begin(src, dst []ports.Descriptor, lim Limits) (Summary, error) {
-	p.walk, p.next = walker{}, 0
 	p.cutter.reset()
+	p.gather.next, p.scatter.next, p.dst = 0, 0, nil
+	p.scatter.runs.spans = p.scatter.runs.spans[:0]
 	if err := lim.validate(); err != nil {
 		return Summary{}, err
 	}
-	total, alike, err := checkLists(src, dst)
-	if err != nil {
-		return Summary{}, err
+	total, ok := p.pieces.fillAlike(src, dst)
+	if !ok {
+		if total, ok = p.pieces.fillAny(src, dst); !ok {
+			return Summary{}, whatIsWrong(src, dst)
+		}
 	}
-	start := walker{src: src, dst: dst, alike: alike}
-	pieces, err := p.findCuts(start, lim, total)
-	if err != nil {
+	if err := p.cutter.cut(lim, total, p.pieces.strips); err != nil {
 		p.cutter.reset()
 		return Summary{}, err
 	}
-	p.walk = start
-	return Summary{Descriptors: max(len(src), len(dst)), Pieces: pieces, Bytes: total}, nil
-}
-
-// findCuts fills the cutter's list of chunks and counts the pieces.
-func (p *Planner) findCuts(walk walker, lim Limits, total uint64) (pieces int, err error) {
-	if err := p.cutter.begin(lim, total); err != nil {
-		return 0, err
-	}
-	for walk.fill(&p.batch, batchPieces) {
-		pieces += p.batch.pieces
-		if err := p.cutter.add(p.batch.strip[:p.batch.strips]); err != nil {
-			return 0, err
-		}
-	}
-	return pieces, p.cutter.finish()
+	p.gather.begin(p.pieces.src)
+	p.scatter.begin(p.pieces.dst)
+	p.scatter.runs.keep, p.dst = true, dst
+	return Summary{Descriptors: max(len(src), len(dst)), Pieces: len(p.pieces.src), Bytes: total}, nil
 }
 
 // ChunkBytes is the length of each chunk's block, in order: what WANT carries. Each is at least 1, and what Next makes of that chunk has exactly that length.
 // The slice is the Planner's and valid until the next Begin.
 func (p *Planner) ChunkBytes() []uint32 { return p.cutter.sizes }
 
-// Next plans the next chunk into c, whose slices it reuses; it answers false after the last one, with c unchanged. An error (ErrChanged) ends the request: the descriptors
-// were changed since Begin, and nothing in c is to be used.
-func (p *Planner) Next(c *Chunk) (ok bool, err error) {
-	if p.next == len(p.cutter.cuts) {
-		p.walk = walker{} // lets go of the caller's lists
-		return false, nil
+// Next plans the next chunk into c, whose slices it reuses; it answers false after the last one, with c unchanged.
+func (p *Planner) Next(c *Chunk) (ok bool) { return p.NextGather(c) && p.NextScatter(c) }
+
+// NextGather plans the next chunk into c but for its scatter runs, which are undefined until NextScatter; it answers false after the last one, with c unchanged.
+func (p *Planner) NextGather(c *Chunk) (ok bool) {
+	n := p.gather.next
+	if !p.gather.plan(p.pieces.strips, p.cutter.cuts, &c.Gather) {
+		return false
 	}
-	cut, block := p.cutter.cuts[p.next], p.cutter.sizes[p.next]
-	p.gather.begin(c.Gather.Runs)
-	p.scatter.begin(c.Scatter.Runs)
-	b, end := &p.batch, uint64(0)
-	for left := int(cut.pieces); left > 0; left -= b.pieces {
-		if !p.walk.fill(b, left) {
-			return false, ErrChanged
-		}
-		if b.pieces == left && !p.walk.clip(b, cut.last) {
-			return false, ErrChanged
-		}
-		if end, ok = b.place(end, block); !ok {
-			return false, ErrChanged
-		}
-		p.gather.add(b.src[:b.pieces], b.strip[:b.strips])
-		p.scatter.add(b.dst[:b.pieces], b.strip[:b.strips])
+	c.Bytes, c.Pieces = p.cutter.sizes[n], int(p.cutter.cuts[n].pieces)
+	return true
+}
+
+// NextScatter plans the next chunk's scatter runs, the first chunk's to begin with, and touches nothing else of c: a gather may be reading the rest. It answers false after the last one.
+func (p *Planner) NextScatter(c *Chunk) (ok bool) {
+	return p.scatter.plan(p.pieces.strips, p.cutter.cuts, &c.Scatter)
+}
+
+// Overlap returns nil, or an error that wraps ErrOverlap and names the two first destination descriptors of the request that share bytes. It is asked once, when Next has answered
+// false.
+func (p *Planner) Overlap() error {
+	dst := p.dst
+	p.dst = nil // lets go of the caller's list
+	if !p.overlap.any(p.scatter.runs.addrs, p.scatter.runs.spans) {
+		return nil
 	}
-	if end != uint64(block) {
-		return false, ErrChanged
-	}
-	p.next++
-	c.Bytes, c.Pieces = block, int(cut.pieces)
-	c.Gather = ports.Runs{Runs: p.gather.end(), Index: c.Gather.Index[:0]}
-	c.Scatter = ports.Runs{Runs: p.scatter.end(), Index: c.Scatter.Index[:0]}
-	return true, nil
+	return p.overlap.describe(dst)
 }

@@ -62,7 +62,7 @@ func TestShortPiecesArePacked(t *testing.T) {
 	require.Equal(t, []uint32{32 + 16 + 15}, got.sizes)
 	offsets := []uint64{}
 	for _, r := range got.chunks[0].Gather.Runs {
-		for _, p := range expand(t, r) {
+		for _, p := range expand(t, r, got.chunks[0].Gather.Index) {
 			offsets = append(offsets, p.offset)
 		}
 	}
@@ -115,9 +115,14 @@ func TestConstantStrides(t *testing.T) {
 	require.Equal(t, []ports.Run{run(0, 40*64, 64, 5, 64, -512)}, got.chunks[0].Scatter.Runs)
 }
 
-func TestRunEndsWhereTheStrideChanges(t *testing.T) {
-	got := mustPlan(t, scattered(64, 64, 64, 64, 64), pages(64, 0, 2, 4, 7, 10), roomy)
-	require.Equal(t, []ports.Run{run(0, 0, 64, 3, 64, 128), run(192, 7*64, 64, 2, 64, 192)}, got.chunks[0].Scatter.Runs)
+// Where the stride changes after few pieces a table is shorter than a run for each stride, and from some number of pieces on it is not.
+func TestRunsEndWhereTheStrideChanges(t *testing.T) {
+	got := mustPlan(t, permuted(64, 5, 1), pages(64, 0, 2, 4, 7, 10), roomy)
+	require.Equal(t, ports.Runs{Runs: []ports.Run{{Addr: 0, Stride: 64, Piece: 64, Pieces: 5, Step: 64, Table: 0}}, Index: []uint32{0, 2, 4, 7, 10}}, got.chunks[0].Scatter)
+
+	got = mustPlan(t, permuted(64, 12, 1), pages(64, 0, 2, 4, 6, 8, 10, 13, 16, 19, 22, 25, 28), roomy)
+	require.Equal(t, []ports.Run{run(0, 0, 64, 6, 64, 128), run(6*64, 13*64, 64, 6, 64, 192)}, got.chunks[0].Scatter.Runs)
+	require.Empty(t, got.chunks[0].Scatter.Index)
 }
 
 // Pairs of neighbours at a constant distance are one run of double pages.
@@ -135,14 +140,24 @@ func TestStridesAreExact(t *testing.T) {
 
 	farthest := []ports.Descriptor{{Addr: 1 << 63, Bytes: 64}, {Addr: 0, Bytes: 64}, {Addr: 1<<63 + 64, Bytes: 64}, {Addr: 65, Bytes: 64}}
 	got = mustPlan(t, farthest, scattered(64, 64, 64, 64), roomy)
-	require.Equal(t, run(0, 1<<63, 64, 2, 64, math.MinInt64), got.chunks[0].Gather.Runs[0])
+	require.Len(t, got.chunks[0].Gather.Runs, 3)
+
+	got = mustPlan(t, farthest[:2], scattered(64, 64), roomy)
+	require.Equal(t, []ports.Run{run(0, 1<<63, 64, 2, 64, math.MinInt64)}, got.chunks[0].Gather.Runs)
 
 	var round []ports.Descriptor // by 2^62 up to the end of memory, and round once more
 	for i := range uint64(8) {
 		round = append(round, ports.Descriptor{Addr: (i+1)<<62 - 100, Bytes: 64})
 	}
 	got = mustPlan(t, round, scattered(64, 64, 64, 64, 64, 64, 64, 64), roomy)
-	require.Equal(t, []ports.Run{run(0, 1<<62-100, 64, 4, 64, 1<<62), run(256, 1<<62-100, 64, 4, 64, 1<<62)}, got.chunks[0].Gather.Runs)
+	require.Equal(t, []uint32{0, 1, 2, 3, 0, 1, 2, 3}, got.chunks[0].Gather.Index)
+
+	var past []ports.Descriptor // by 2^59 past the end of memory
+	for i := range uint64(40) {
+		past = append(past, ports.Descriptor{Addr: (i+1)<<59 - 100, Bytes: 64})
+	}
+	got = mustPlan(t, past, permuted(64, 40, 1), roomy)
+	require.Equal(t, run(0, 1<<59-100, 64, 32, 64, 1<<59), got.chunks[0].Gather.Runs[0])
 }
 
 // Runs that go on in memory just as they did, but not in the block, or not with pieces of the same length.
@@ -179,37 +194,16 @@ func TestNeighboursThatOnlyLookAlike(t *testing.T) {
 	}
 }
 
-// More pieces than a batch, with the awkward places at its edges: a stride, a merge and a strip's end that lie across two batches.
-func TestBatchEdgesDoNotShow(t *testing.T) {
-	for shift := range 4 {
-		lead := batchPieces - shift
-		numbers := []uint64{}
-		for i := range lead {
-			numbers = append(numbers, uint64(3*i))
-		}
-		src := append(pages(64, numbers...), ports.Descriptor{Addr: 1 << 40, Bytes: 40}, ports.Descriptor{Addr: 1<<40 + 40, Bytes: 88}, ports.Descriptor{Addr: 1<<40 + 4096, Bytes: 128})
-		dst := append(pages(64, numbers...), ports.Descriptor{Addr: 1 << 41, Bytes: 128}, ports.Descriptor{Addr: 1<<41 + 8192, Bytes: 128})
-		got := mustPlan(t, src, dst, roomy)
-		require.Equal(t, lead+2, got.summary.Pieces)
-		require.Len(t, got.chunks[0].Gather.Runs, 2)
-		require.Len(t, got.chunks[0].Scatter.Runs, 2)
-	}
-}
-
 func TestNextAfterTheLastChunk(t *testing.T) {
 	p := New()
 	list := scattered(10)
 	_, err := p.Begin(list, list, roomy)
 	require.NoError(t, err)
 	var c Chunk
-	ok, err := p.Next(&c)
-	require.NoError(t, err)
-	require.True(t, ok)
+	require.True(t, p.Next(&c))
 	before := c
 	for range 2 {
-		ok, err = p.Next(&c)
-		require.NoError(t, err)
-		require.False(t, ok)
+		require.False(t, p.Next(&c))
 		require.Equal(t, before, c)
 	}
 	require.Equal(t, []uint32{10}, p.ChunkBytes())
@@ -217,9 +211,8 @@ func TestNextAfterTheLastChunk(t *testing.T) {
 
 func TestNextBeforeBegin(t *testing.T) {
 	var p Planner
-	ok, err := p.Next(new(Chunk))
-	require.NoError(t, err)
-	require.False(t, ok)
+	require.False(t, p.Next(new(Chunk)))
+	require.NoError(t, p.Overlap())
 	require.Empty(t, p.ChunkBytes())
 }
 
@@ -231,17 +224,13 @@ func TestPlanningAllocatesNothing(t *testing.T) {
 		"long pieces":     {pages(1<<20, 5, 3, 1), pages(3<<20, 7)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, c, o := New(), new(Chunk), new(OverlapCheck)
+			p, c := New(), new(Chunk)
 			plan := func() {
-				o.Reset()
 				_, err := p.Begin(lists[0], lists[1], Limits{ChunkBytes: 1 << 20, Chunks: 20})
-				for ok := true; ok && err == nil; {
-					if ok, err = p.Next(c); ok {
-						o.Add(c)
-					}
+				for err == nil && p.Next(c) {
 				}
 				if err == nil {
-					err = o.Find()
+					err = p.Overlap()
 				}
 				if err != nil {
 					t.Fatal(err)

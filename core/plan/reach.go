@@ -1,7 +1,5 @@
 package plan
 
-import "slices"
-
 // reach is a range of memory.
 type reach struct {
 	begin, end uint64
@@ -18,7 +16,7 @@ func (s *reachSorter) sort() {
 	if len(s.list) == 0 {
 		return
 	}
-	s.scratch = slices.Grow(s.scratch[:0], len(s.list))[:len(s.list)]
+	s.scratch = sized(s.scratch, len(s.list))
 	differ := uint64(0)
 	for i := range s.list {
 		differ |= s.list[i].begin ^ s.list[0].begin
@@ -48,4 +46,15 @@ func (s *reachSorter) sortByte(shift int) {
 		*to++
 	}
 	s.list, s.scratch = s.scratch, s.list
+}
+
+// overlap sorts and reports whether two ranges share a byte: if any two do, then two neighbours do.
+func (s *reachSorter) overlap() bool {
+	s.sort()
+	for i := 1; i < len(s.list); i++ {
+		if s.list[i].begin < s.list[i-1].end {
+			return true
+		}
+	}
+	return false
 }

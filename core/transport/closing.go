@@ -1,6 +1,9 @@
 package transport
 
-import "github.com/kvbounce/kvbounce/core/drain"
+import (
+	"github.com/kvbounce/kvbounce/core/drain"
+	"github.com/kvbounce/kvbounce/ports"
+)
 
 // BeginClose refuses new requests and flows and fails the requests in progress; what runs goes on to its evidence. Any goroutine.
 func (t *Transport) BeginClose() {
@@ -9,11 +12,7 @@ func (t *Transport) BeginClose() {
 			return
 		}
 		t.closing = true
-		for _, p := range t.order {
-			t.setGate(p)
-			t.failAll(p, ErrClosing, "")
-			t.failDirects(p, ErrClosing, "")
-		}
+		t.failEverything()
 	}, true)
 }
 
@@ -30,9 +29,33 @@ func (t *Transport) Quiet() bool {
 // Totals are the ledger's sums. Reactor.
 func (t *Transport) Totals() drain.Totals { return t.ledger.Totals() }
 
-// CallerMemoryInDoubt reports whether memory of callers, not only arena blocks, may still be touched. Reactor.
-func (t *Transport) CallerMemoryInDoubt() bool {
-	return len(t.directs)+len(t.gathers)+len(t.scatters)+len(t.stuckGathers)+len(t.stuckScatters) > 0
+// Doubt is memory of the application that may still be touched.
+type Doubt struct {
+	Peer    ports.Identity // empty for a receive window
+	Request uint64         // 0 for a direct request and a receive window
+	Part    string         // what may touch it
+	Bytes   uint64
+	Since   ports.Instant // when that was started, or, of a request that ended, when it ended
+}
+
+// CallerDoubts lists the memory of callers, not arena blocks, that may still be touched. Reactor.
+func (t *Transport) CallerDoubts() (list []Doubt) {
+	for _, d := range t.directs {
+		if d.transfer != nil {
+			list = append(list, Doubt{Peer: d.peer.id, Part: drain.Direct.String(), Bytes: d.sub.Bytes, Since: d.hold.Since()})
+		}
+	}
+	for _, chunks := range [][]*chunk{t.gathers, t.stuckGathers} {
+		for _, c := range chunks {
+			list = append(list, Doubt{Peer: c.req.peer.id, Request: c.req.id, Part: drain.Gather.String(), Bytes: uint64(c.plan.Bytes), Since: c.staging.Since()})
+		}
+	}
+	for _, chunks := range [][]*regionChunk{t.scatters, t.stuckScatters} {
+		for _, rc := range chunks {
+			list = append(list, Doubt{Peer: rc.flow.peer.id, Request: rc.flow.id, Part: drain.Scatter.String(), Bytes: rc.hold.Block().Bytes, Since: rc.hold.Since()})
+		}
+	}
+	return list
 }
 
 // Stop ends the transport for good: commands that were not taken are dropped and every handle that is in progress ends. Nothing becomes free by it. Reactor, last call.
@@ -41,11 +64,45 @@ func (t *Transport) Stop() {
 	for _, c := range t.inbox.close() {
 		c(t)
 	}
+	t.failEverything()
+	t.pollDirects()
+	t.settleLeaving()
+	for _, l := range t.leaving {
+		l.done(ErrClosing)
+	}
+	t.leaving = nil
+	for _, f := range t.fences {
+		for _, done := range f.done {
+			done(FenceReport{Peer: f.peer.id})
+		}
+	}
+	t.fences = nil
+}
+
+// failEverything fails every request, those of peers without an entry too.
+func (t *Transport) failEverything() {
 	for _, p := range t.order {
 		t.setGate(p)
 		t.failAll(p, ErrClosing, "")
-		t.failDirects(p, ErrClosing, "")
 	}
-	t.pollDirects()
-	t.settleLeaving()
+	for _, r := range t.waiting {
+		t.fail(r, &Failure{Kind: ErrClosing})
+	}
+	for _, d := range t.directs {
+		t.failDirect(d, &Failure{Kind: ErrClosing})
+	}
+}
+
+// failUnstarted fails the requests to a peer that wait for their ready event.
+func (t *Transport) failUnstarted(p *peer, kind error, text string) {
+	for _, r := range t.waiting {
+		if r.peer == p {
+			t.fail(r, &Failure{Kind: kind, Text: text})
+		}
+	}
+	for _, d := range t.directs {
+		if d.peer == p && d.transfer == nil {
+			t.failDirect(d, &Failure{Kind: kind, Text: text})
+		}
+	}
 }

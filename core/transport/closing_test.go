@@ -55,7 +55,7 @@ func TestStop(t *testing.T) {
 	queued := h.start(Submission{Peer: peerA, Chunks: twoChunks})
 	removed, left := false, false
 	require.NoError(t, h.tr.RemovePeer(peerB, func() { removed = true }))
-	require.NoError(t, h.tr.Leave([]ports.Descriptor{{Addr: 8, Bytes: 8}}, func() { left = true }))
+	require.NoError(t, h.tr.Leave([]ports.Descriptor{{Addr: 8, Bytes: 8}}, func(error) { left = true }))
 	h.tr.Stop()
 	for _, hd := range []*Handle{hd, dh, queued} {
 		h.failedBecause(hd, ErrClosing)
@@ -65,7 +65,7 @@ func TestStop(t *testing.T) {
 	require.False(t, hd.IsQuiesced(), "a write may be running")
 	require.True(t, removed, "nobody waits for a command for ever")
 	require.True(t, left)
-	require.False(t, h.tr.CallerMemoryInDoubt())
+	require.Empty(t, h.tr.CallerDoubts())
 	require.Equal(t, 1, h.tr.Totals().Blocks)
 	_, err := h.tr.Start(Submission{Peer: peerA, Chunks: twoChunks})
 	require.ErrorIs(t, err, ErrClosing)

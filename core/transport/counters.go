@@ -13,6 +13,7 @@ const (
 	FramesForOthers   // addressed to another identity, mostly a predecessor's
 	FramesForged      // the channel authenticated another key than that of the name in the envelope
 	FramesOfStrangers // no entry for the sender, and no room for one
+	FramesOfFenced    // late frames of a process that can no longer run
 	SendsFull         // the channel's queue was full; repair tries again
 	SendsNoPeer       // no way back to the peer
 	Repeats           // frames sent again by repair
@@ -45,7 +46,7 @@ const (
 )
 
 var counterNames = [counters]string{
-	"frames_sent", "frames_received", "frames_not_decoded", "frames_for_others", "frames_forged", "frames_of_strangers", "sends_full", "sends_no_peer", "repeats",
+	"frames_sent", "frames_received", "frames_not_decoded", "frames_for_others", "frames_forged", "frames_of_strangers", "frames_of_fenced", "sends_full", "sends_no_peer", "repeats",
 	"wants_below_oldest", "stale_acks", "stale_grants", "stray_frames", "nacks_sent", "nacks_received", "bounce_submits", "bounce_succeeded", "bounce_failed",
 	"direct_submits", "direct_succeeded", "direct_failed", "bounced_bytes", "direct_bytes", "flows_admitted", "flows_finished", "flows_expired",
 	"gathers_run", "scatters_run", "writes_posted", "staging_taken", "unproved_writes", "pauses_seen", "notifies_sent", "notifies_dropped",

@@ -126,6 +126,9 @@ func (t *Transport) pollDirect(d *direct) bool {
 			d.peer.pending--
 			d.hold.Doubt(drain.Direct)
 			t.dirty = true
+			if t.mutated("tell quiesced when a direct transfer fails") {
+				d.h.quiesce()
+			}
 			cause := d.transfer.Err()
 			t.failDirect(d, &Failure{Kind: ErrWriteFailed, Cause: cause})
 			t.doubt(d.peer, cause)
@@ -133,13 +136,7 @@ func (t *Transport) pollDirect(d *direct) bool {
 		return false
 	}
 	t.dirty = true
-	if !d.doubted {
-		d.peer.pending--
-	}
 	err := d.transfer.Err()
-	d.transfer.Release()
-	d.hold.Close(drain.Direct, e)
-	d.hold.Drop()
 	switch {
 	case d.over:
 	case e == drain.EngineSuccess:
@@ -153,9 +150,20 @@ func (t *Transport) pollDirect(d *direct) bool {
 	default:
 		t.failDirect(d, &Failure{Kind: ErrWriteFailed, Cause: err})
 	}
+	t.endDirect(d, e)
+	return true
+}
+
+// endDirect ends a direct transfer physically.
+func (t *Transport) endDirect(d *direct, e drain.Evidence) {
+	if !d.doubted {
+		d.peer.pending--
+	}
+	d.transfer.Release()
+	d.hold.Close(drain.Direct, e)
+	d.hold.Drop()
 	d.h.quiesce()
 	t.release(d.peer)
-	return true
 }
 
 // pollUnposted looks at a transfer that waits for its ready event.
@@ -206,7 +214,7 @@ func (t *Transport) sendNotices() {
 	n := 0
 	for _, x := range t.notices {
 		p := t.peers[x.peer]
-		if p == nil || !p.engine {
+		if p == nil || !p.engine || p.fenced {
 			t.counters.Add(NotifiesDropped, 1)
 			continue
 		}

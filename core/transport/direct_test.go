@@ -74,7 +74,7 @@ func TestDirect(t *testing.T) {
 		h.failedBecause(hd, ErrWriteFailed)
 		require.False(t, hd.IsSourceReleased())
 		require.Equal(t, drain.Totals{Doubts: 1}, h.tr.Totals())
-		require.True(t, h.tr.CallerMemoryInDoubt())
+		require.NotEmpty(t, h.tr.CallerDoubts())
 		require.ErrorIs(t, h.peer(peerA).info.Gate.Refusal(), ErrPeerInDoubt)
 		require.EqualValues(t, 1, h.count(UnprovedWrites))
 		h.failedBecause(other, ErrPeerInDoubt)
@@ -90,7 +90,7 @@ func TestDirect(t *testing.T) {
 		h.turn()
 		require.True(t, hd.IsQuiesced())
 		h.failedBecause(hd, ErrWriteFailed)
-		require.False(t, h.tr.CallerMemoryInDoubt())
+		require.Empty(t, h.tr.CallerDoubts())
 	})
 	t.Run("timeout, then late success", func(t *testing.T) {
 		h := withPeer(t)

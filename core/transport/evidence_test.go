@@ -67,7 +67,7 @@ func TestWriteWithoutEvidence(t *testing.T) {
 		h.silent()
 		require.NotNil(t, h.request(1))
 		require.EqualValues(t, 1, h.count(UnprovedWrites), "counted once, however often it is looked at")
-		require.False(t, h.tr.CallerMemoryInDoubt())
+		require.Empty(t, h.tr.CallerDoubts())
 	})
 	t.Run("late success frees it, and failure stays failure", func(t *testing.T) {
 		h := withPeer(t)
@@ -234,7 +234,7 @@ func TestScatterFailures(t *testing.T) {
 			credits := openFlow(h)
 			fail(h, dataFor(5, credits[0], 2))
 			require.Contains(t, h.expectNack(wire.ReasonScatterFailed).Text, errTest.Error())
-			require.True(t, h.tr.CallerMemoryInDoubt())
+			require.NotEmpty(t, h.tr.CallerDoubts())
 			h.deliver(dataFor(5, credits[0], 2))
 			h.expectNack(wire.ReasonScatterFailed)
 

@@ -14,12 +14,14 @@ import (
 //	open -> finished -> forgotten
 //	  '---> closed (waits for its copies, then DRAIN_ACK) ---> forgotten
 //	  '---> expired (its regions are kept until DRAIN) ------> forgotten
+//	  '---> fenced (its regions are kept until settled) -----> closed
 type flowState uint8
 
 const (
 	flowOpen     flowState = iota
 	flowExpired            // closed by its lease: regions stay until DRAIN or a higher `oldest`
 	flowClosed             // closed by DRAIN or a higher `oldest`: waits for copies alone
+	flowFenced             // closed by a fence of its peer: regions stay until the settle delay is over
 	flowFinished           // every chunk scattered: kept for ACKs of repeated messages
 )
 
@@ -66,7 +68,8 @@ type regionChunk struct {
 	hold    *drain.Hold
 	runs    ports.Runs
 	scatter ports.Event
-	checked uint64 // version of the registry that the runs were held against
+	checked uint64  // version of the registry that the runs were held against
+	window  *Window // that the scatter runs in; nil: none
 }
 
 // count is the request's number of chunks.

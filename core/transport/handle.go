@@ -75,11 +75,13 @@ type Handle struct {
 	ended    latch
 	released latch
 	quiesced latch
+	settling atomic.Bool
 	planTime time.Duration
 
-	cancel     func()
-	planned    func(c *plan.Chunk, took time.Duration)
-	planFailed func(error)
+	cancel      func()
+	planned     func(c *plan.Chunk, took time.Duration)
+	planChecked func(took time.Duration)
+	planFailed  func(error)
 }
 
 // Path is how the request travels.
@@ -136,6 +138,9 @@ func (h *Handle) IsQuiesced() bool { return h.quiesced.isSet() }
 
 // IsSourceReleased reports whether SourceReleased is closed, without waiting.
 func (h *Handle) IsSourceReleased() bool { return h.released.isSet() }
+
+// IsSettling reports whether the request's peer was fenced and its settle delay runs, which will quiesce the request.
+func (h *Handle) IsSettling() bool { return h.settling.Load() }
 
 // Cancel fails the request, unless it has ended, and returns at once. Memory is not free before Quiesced. It may be called any number of times.
 func (h *Handle) Cancel() { h.cancel() }

@@ -75,7 +75,7 @@ func newHarness(t *testing.T, tweaks ...func(*Settings)) *harness {
 	}
 	h.reg.Add([]ports.Descriptor{{Addr: destBase, Bytes: destBytes}})
 	s := Settings{
-		ReceiverLease: 60 * time.Second, Window: 4, MaxChunk: maxChunk, MaxFlowsPerPeer: 16, MaxPeers: 8, EagerGather: true,
+		ReceiverLease: 60 * time.Second, SettleDelay: 5 * time.Second, RetainLimit: arenaSize / 2, Window: 4, MaxChunk: maxChunk, MaxFlowsPerPeer: 16, MaxPeers: 8, EagerGather: true,
 	}
 	for _, tweak := range tweaks {
 		tweak(&s)

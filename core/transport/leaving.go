@@ -6,12 +6,12 @@ import "github.com/kvbounce/kvbounce/ports"
 type leaving struct {
 	ranges  []ports.Descriptor
 	unknown []*request // whose runs had not all come when the memory was deregistered
-	done    func()
+	done    func(error)
 }
 
 // Leave waits until nothing that this agent runs touches the ranges, which the registry no longer holds; done is then called in the reactor. Requests in progress that
-// would still read them fail. Any goroutine.
-func (t *Transport) Leave(ranges []ports.Descriptor, done func()) error {
+// would still read them fail. When the transport stops before, done gets ErrClosing and the memory may still be touched. Any goroutine.
+func (t *Transport) Leave(ranges []ports.Descriptor, done func(error)) error {
 	return t.put(func(t *Transport) {
 		l := &leaving{ranges: ranges, done: done}
 		for _, p := range t.order {
@@ -59,7 +59,7 @@ func (t *Transport) settleLeaving() {
 			n++
 			continue
 		}
-		l.done()
+		l.done(nil)
 		t.dirty = true
 	}
 	clear(t.leaving[n:])

@@ -13,7 +13,7 @@ import (
 func (h *harness) leave(ranges ...ports.Descriptor) func() bool {
 	h.Helper()
 	left := false
-	require.NoError(h, h.tr.Leave(ranges, func() { left = true }))
+	require.NoError(h, h.tr.Leave(ranges, func(error) { left = true }))
 	h.turn()
 	return func() bool { h.turn(); return left }
 }

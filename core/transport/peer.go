@@ -19,6 +19,8 @@ type PeerInfo struct {
 	Arena          ports.Place   // of its arena, as kind; the device comes with each credit
 	Bounce         bool          // its handshake is compatible with ours
 	RequestTimeout time.Duration // the smaller of both sides'
+	StartedUnixNS  uint64        // wall clock at the peer's start: an older incarnation than the present one of the name is stale
+	Force          bool          // not even then
 	Gate           *Gate
 }
 
@@ -31,14 +33,18 @@ func (g *Gate) Refusal() *Failure { return g.refusal.Load() }
 // peer is one incarnation of a peer: what this side sends to it and receives from it.
 type peer struct {
 	id         ports.Identity
-	info       PeerInfo // zero unless added
-	added      bool     // by AddPeer: requests may be sent to it
-	superseded bool     // another incarnation of the name was added: nothing new
-	endpoint   []byte   // where its control channel is; empty: no way back
-	engine     bool     // connected in the engine
-	inDoubt    bool     // a transfer to it failed without evidence: nothing more is posted
+	info       PeerInfo      // zero unless added
+	added      bool          // by AddPeer: requests may be sent to it
+	superseded bool          // another incarnation of the name was added, or this one fenced: nothing new
+	fenced     bool          // its process can no longer run: nothing is sent to it or taken from it
+	settling   bool          // what it held is not given back yet
+	moved      ports.Instant // when a frame last named another endpoint
+	endpoint   []byte        // where its control channel is; empty: no way back
+	engine     bool          // connected in the engine
+	inDoubt    bool          // a transfer to it failed without evidence: nothing more is posted
 	party      drain.Party
-	pending    int // transfers to it whose status is pending
+	unproved   bool // something of it was in doubt at the last look
+	pending    int  // transfers to it whose status is pending
 
 	// As the target of our requests.
 	lastID   uint64
@@ -74,8 +80,17 @@ func (t *Transport) newPeer(id ports.Identity) *peer {
 	return p
 }
 
+// DirectOnlyError is the result of an AddPeer that made the peer known, but whose control endpoint the channel refused: requests to it can't bounce.
+type DirectOnlyError struct {
+	Peer  ports.Identity
+	Cause error
+}
+
+func (e *DirectOnlyError) Error() string { return fmt.Sprintf("peer %s: %v", e.Peer, e.Cause) }
+func (e *DirectOnlyError) Unwrap() error { return e.Cause }
+
 // AddPeer makes a peer known, or replaces what is known of the same incarnation; done is called in the reactor. An incarnation not yet added
-// supersedes every other of its name. A different endpoint for an added incarnation is refused.
+// supersedes every other of its name. A different endpoint for an added incarnation is refused. After a DirectOnlyError the peer was added all the same.
 func (t *Transport) AddPeer(info PeerInfo, done func(error)) error {
 	return t.do(func(t *Transport) { done(t.addPeer(info)) })
 }
@@ -86,20 +101,25 @@ func (t *Transport) addPeer(info PeerInfo) error {
 	}
 	p := t.peers[info.Identity]
 	if (p != nil && p.superseded) || t.retired.superseded(info.Identity) {
-		return fmt.Errorf("%w: %s was superseded", ErrStale, info.Identity)
+		return fmt.Errorf("%w: %s was superseded or fenced", ErrStale, info.Identity)
 	}
-	if p != nil && p.added && !bytes.Equal(p.info.Endpoint, info.Endpoint) {
+	if p != nil && p.added && len(p.info.Endpoint) > 0 && !bytes.Equal(p.info.Endpoint, info.Endpoint) {
 		return fmt.Errorf("peer %s is known with endpoint %q; an incarnation can't move to %q", p.id, p.info.Endpoint, info.Endpoint)
+	}
+	for _, other := range t.order {
+		if other != p && other.id.Name() == info.Identity.Name() && other.added && !other.superseded && !info.Force && info.StartedUnixNS < other.info.StartedUnixNS {
+			return fmt.Errorf("%w: %s started before the present %s", ErrStale, info.Identity, other.id)
+		}
 	}
 	if err := t.connectEngine(p, info); err != nil {
 		return fmt.Errorf("peer %s: %w", info.Identity, err)
 	}
+	var refused error
 	if t.control != nil && len(info.Endpoint) > 0 {
 		if err := t.control.Connect(info.Identity, info.Endpoint); err != nil {
-			if p == nil || !p.engine {
-				t.engine.Disconnect(info.Identity)
-			}
-			return fmt.Errorf("peer %s: %w", info.Identity, err)
+			// As with a handshake that is not compatible, the direct path still works (protocol.md, 4).
+			refused = &DirectOnlyError{info.Identity, err}
+			info.Endpoint, info.Bounce = nil, false
 		}
 	}
 	if p == nil {
@@ -121,7 +141,7 @@ func (t *Transport) addPeer(info PeerInfo) error {
 			t.supersede(other)
 		}
 	}
-	return nil
+	return refused
 }
 
 // connectEngine loads the peer's metadata. Where a transfer failed without evidence and nothing is pending, the old connection is dropped first: a
@@ -129,6 +149,7 @@ func (t *Transport) addPeer(info PeerInfo) error {
 func (t *Transport) connectEngine(p *peer, info PeerInfo) error {
 	if p != nil && p.inDoubt && p.pending == 0 && p.engine {
 		t.engine.Disconnect(p.id)
+		p.engine = false
 	}
 	return t.engine.Connect(info.Identity, info.EngineMetadata)
 }
@@ -140,6 +161,7 @@ func (t *Transport) supersede(p *peer) {
 		t.strangers--
 	}
 	t.setGate(p)
+	t.failUnstarted(p, ErrPeerGone, "a newer incarnation of the name was added")
 	if p.inUse() || len(p.flows) > 0 {
 		t.release(p)
 		return
@@ -178,12 +200,14 @@ func (t *Transport) refusal(p *peer) *Failure {
 	switch {
 	case t.closing:
 		return &Failure{Peer: p.id, Kind: ErrClosing}
+	case p.fenced:
+		return &Failure{Peer: p.id, Kind: ErrFenced}
 	case !p.added:
 		return &Failure{Peer: p.id, Kind: ErrPeerGone}
 	case p.superseded:
 		return &Failure{Peer: p.id, Kind: ErrPeerGone, Text: "a newer incarnation of the name was added"}
 	case p.inDoubt:
-		return &Failure{Peer: p.id, Kind: ErrPeerInDoubt, Text: "add the peer again when nothing is pending, or a new incarnation of it"}
+		return &Failure{Peer: p.id, Kind: ErrPeerInDoubt, Text: "add the peer again when nothing is pending, or a new incarnation of it; fence it if its process can no longer run"}
 	}
 	return nil
 }
@@ -207,11 +231,20 @@ func (t *Transport) heardFrom(p *peer) {
 	p.unanswered, p.silentStep = 0, repeatFirst
 }
 
+// wayBackEvery is how often a peer's frames may move its endpoint.
+const wayBackEvery = 2 * time.Second
+
 // wayBack learns where a peer's control channel is from its WANT or DRAIN. AddPeer's word stands.
 func (t *Transport) wayBack(p *peer, endpoint []byte) {
 	if len(endpoint) == 0 || bytes.Equal(p.endpoint, endpoint) || (p.added && len(p.info.Endpoint) > 0) {
 		return
 	}
+	if len(p.endpoint) > 0 && t.now.Before(p.moved.Add(wayBackEvery)) {
+		// Each endpoint costs a connection, which goes only some time after it was given up.
+		t.counters.Add(FramesNotDecoded, 1)
+		return
+	}
+	p.moved = t.now
 	if err := t.control.Connect(p.id, endpoint); err != nil {
 		t.counters.Add(FramesNotDecoded, 1)
 		t.log.Debug("a peer's endpoint can't be used", "peer", p.id, "err", err)
@@ -225,6 +258,7 @@ func (t *Transport) wayBack(p *peer, endpoint []byte) {
 func (t *Transport) release(p *peer) {
 	switch {
 	case t.peers[p.id] != p || (p.added && !p.superseded):
+	case p.settling:
 	case p.inUse():
 		t.timers.stop(&p.idle)
 	case p.idle.slot == 0:
@@ -246,7 +280,7 @@ func (p *peer) fire(t *Transport, _ timerKind) {
 
 func (t *Transport) forgetPeer(p *peer) {
 	t.timers.stop(&p.idle)
-	t.retired.add(p.id, retiredPeer{superseded: p.superseded, lastID: p.lastID})
+	t.retired.add(p.id, retiredPeer{superseded: p.superseded, fenced: p.fenced, lastID: p.lastID})
 	if !p.superseded {
 		t.strangers--
 	}

@@ -61,12 +61,21 @@ func TestAddPeer(t *testing.T) {
 		require.Empty(t, h.channel.endpoints)
 		require.Empty(t, h.tr.peers)
 	})
-	t.Run("that the channel refuses leaves nothing", func(t *testing.T) {
+	t.Run("that the channel refuses leaves the direct path", func(t *testing.T) {
 		h := newHarness(t)
 		h.channel.refuse = errTest
-		require.ErrorIs(t, h.addInfo(infoOf(peerA)), errTest)
-		require.Empty(t, h.engine.connected)
-		require.Empty(t, h.tr.peers)
+		err := h.addInfo(infoOf(peerA))
+		require.ErrorIs(t, err, errTest)
+		require.ErrorAs(t, err, new(*DirectOnlyError))
+		require.Equal(t, "metadata", h.engine.connected[peerA])
+		require.Empty(t, h.channel.endpoints)
+		require.True(t, h.tr.peers[peerA].added)
+		require.False(t, h.tr.peers[peerA].info.Bounce)
+		// Once the channel takes the endpoint, adding the peer again is enough.
+		h.channel.refuse = nil
+		require.NoError(t, h.addInfo(infoOf(peerA)))
+		require.True(t, h.tr.peers[peerA].info.Bounce)
+		require.Equal(t, "mem:"+string(peerA), h.channel.endpoints[peerA])
 	})
 	t.Run("that the engine refuses leaves the way back of a known stranger", func(t *testing.T) {
 		h := newHarness(t)
@@ -264,12 +273,17 @@ func TestWayBack(t *testing.T) {
 	from := func(endpoint string) *wire.Drain { return &wire.Drain{Request: 1, Endpoint: []byte(endpoint)} }
 	h.deliver(from("mem:one"))
 	h.expect(wire.TypeDrainAck)
+	h.tick(wayBackEvery)
 	h.channel.refuse = errTest
 	h.deliver(from("nonsense"))
 	h.expect(wire.TypeDrainAck)
 	require.Equal(t, "mem:one", h.channel.endpoints[peerA], "an endpoint that can't be used changes nothing")
 	require.EqualValues(t, 1, h.count(FramesNotDecoded))
 	h.channel.refuse = nil
+	h.deliver(from("mem:two"))
+	require.Equal(t, "mem:one", h.channel.endpoints[peerA], "each endpoint costs a connection: not so soon again")
+	h.expect(wire.TypeDrainAck)
+	h.tick(wayBackEvery)
 	h.deliver(from("mem:two"))
 	require.Equal(t, "mem:two", h.channel.endpoints[peerA])
 	h.deliver(&wire.Drain{Request: 1})

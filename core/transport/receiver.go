@@ -64,6 +64,9 @@ func (t *Transport) answerWant(f *flow) {
 			t.sendAck(f, rc.index, rc.region)
 			acked = true
 		case regionGranted, regionQueued, regionScattering:
+			if t.mutated("forget a lost GRANT's credit") {
+				continue
+			}
 			credits = append(credits, t.creditOf(rc))
 		}
 	}
@@ -90,6 +93,7 @@ func (t *Transport) admit(p *peer, w *wire.Want) {
 		t.nackWhole(p, w.Request, uint32(len(w.ChunkBytes)), reason, text)
 	}
 	limit := min(t.settings.MaxChunk, t.credits.Usable())
+	window := t.registry.window(w.Token)
 	switch largest := slices.Max(w.ChunkBytes); {
 	case t.closing:
 		refuse(wire.ReasonRefused, "the receiver is closing")
@@ -97,10 +101,10 @@ func (t *Transport) admit(p *peer, w *wire.Want) {
 	case p.superseded:
 		refuse(wire.ReasonRefused, "a newer incarnation of the name was added")
 		return
-	case w.Token != 0:
-		refuse(wire.ReasonReceiveWindow, "no open window has this token")
+	case w.Token != 0 && window == nil:
+		refuse(wire.ReasonReceiveWindow, noWindow)
 		return
-	case t.settings.RequireToken:
+	case w.Token == 0 && t.settings.RequireToken:
 		refuse(wire.ReasonReceiveWindow, "the receiver requires a receive token")
 		return
 	case len(w.ChunkBytes) > plan.MaxChunks:
@@ -112,7 +116,7 @@ func (t *Transport) admit(p *peer, w *wire.Want) {
 	case p.live >= t.settings.MaxFlowsPerPeer:
 		refuse(wire.ReasonOverloaded, fmt.Sprintf("the peer has %d flows, at most %d are allowed", p.live, t.settings.MaxFlowsPerPeer))
 		return
-	case !t.placeable(largest):
+	case !t.placeable(largest) || !t.credits.Room():
 		refuse(wire.ReasonOverloaded, noRoom)
 		return
 	}
@@ -124,9 +128,53 @@ func (t *Transport) admit(p *peer, w *wire.Want) {
 	p.live++
 	t.liveFlows++
 	t.timers.stop(&p.idle)
-	f.credits = t.grants.Open(f, f.sizes)
+	if window != nil && window.ready != nil {
+		t.unready = append(t.unready, f)
+	} else {
+		f.credits = t.grants.Open(f, f.sizes)
+	}
 	t.renewLease(f)
 	t.counters.Add(FlowsAdmitted, 1)
+}
+
+// pollWindows lets flows ask for regions whose receive window's ready event has fired.
+func (t *Transport) pollWindows() {
+	keep := t.unready[:0]
+	for _, f := range t.unready {
+		if f.state != flowOpen {
+			continue
+		}
+		w, status := t.registry.window(f.token), ports.CopyFailed
+		if w != nil {
+			status = w.ready.Status()
+		}
+		switch status {
+		case ports.CopyPending:
+			keep = append(keep, f)
+			continue
+		case ports.CopyDone:
+			f.credits = t.grants.Open(f, f.sizes)
+		default:
+			text := noWindow
+			if w != nil {
+				text = "the window's ready event failed"
+				t.log.Error("the ready event of a receive window failed; the window is closed", "cause", w.ready.Err())
+				w.Close()
+			}
+			t.nackWhole(f.peer, f.id, uint32(len(f.chunks)), wire.ReasonReceiveWindow, text)
+			t.forgetLive(f)
+		}
+		t.dirty = true
+	}
+	clear(t.unready[len(keep):])
+	t.unready = keep
+}
+
+// closeGrants takes a flow out of the scheduler, if it is in it.
+func (t *Transport) closeGrants(f *flow) {
+	if f.credits != nil {
+		t.grants.Close(f.credits)
+	}
 }
 
 // grant gives out what the arena has room for, and tells each flow's peer in one message.
@@ -182,6 +230,9 @@ func (t *Transport) clearWay() (cleared bool) {
 
 func (t *Transport) onData(p *peer, d *wire.Data) {
 	f := p.flows[d.Request]
+	if t.mutated("accept DATA for a region of another flow") {
+		f = t.anyFlow(f, d)
+	}
 	refuse := func(reason wire.Reason, text string) {
 		t.nack(p, wire.Nack{Request: d.Request, Region: d.Region, Chunk: d.Chunk, Chunks: d.Chunks, Reason: reason, Text: text})
 	}
@@ -220,13 +271,18 @@ func (t *Transport) onData(p *peer, d *wire.Data) {
 		refuse(wire.ReasonScatterFailed, "the chunk's scatter failed")
 		return
 	case rc.state != regionGranted:
+		if rc.state == regionScattering && t.mutated("scatter a chunk again when DATA is repeated") {
+			_, _ = t.compute.Scatter(rc.runs, t.arena.Base+rc.hold.Block().Offset)
+		}
 		return
 	}
+	// Read first: what is taken back while the check runs must be seen at launch.
+	version := t.registry.Version()
 	if reason, text := t.checkData(f, rc, d.Runs); reason != 0 {
 		refuse(reason, text)
 		return
 	}
-	rc.checked = t.registry.Version()
+	rc.checked = version
 	// The sender sends DATA only after the success of its write was latched.
 	t.closeRegion(rc, drain.SenderLatched)
 	rc.state = regionQueued
@@ -239,11 +295,11 @@ func (t *Transport) onData(p *peer, d *wire.Data) {
 
 // checkData holds the DATA of a granted chunk against what it may do.
 func (t *Transport) checkData(f *flow, rc *regionChunk, runs ports.Runs) (wire.Reason, string) {
-	if err := checkPlaces(runs, uint64(f.sizes[rc.index])); err != nil {
+	if err := checkPlaces(runs, uint64(f.sizes[rc.index])); err != nil && !t.mutated("accept runs outside the chunk") {
 		return wire.ReasonOutsideChunk, err.Error()
 	}
-	if err := t.registry.CheckDestinations(runs, t.arena.Place); err != nil {
-		return wire.ReasonUnregistered, err.Error()
+	if reason, text := t.registry.Admit(runs, t.arena.Place, f.token); reason != 0 && !t.mutated("accept destinations outside registered memory") {
+		return reason, text
 	}
 	return 0, ""
 }
@@ -271,22 +327,21 @@ func (t *Transport) launchScatters() {
 // launchScatter starts one scatter. It reports false when no copy context was free.
 func (t *Transport) launchScatter(rc *regionChunk) bool {
 	f := rc.flow
-	if rc.checked != t.registry.Version() {
-		// Memory may have been deregistered since DATA was accepted.
-		if reason, text := t.checkData(f, rc, rc.runs); reason != 0 {
-			t.nack(f.peer, wire.Nack{Request: f.id, Region: rc.region, Chunk: rc.index, Chunks: uint32(len(f.chunks)), Reason: reason, Text: text})
-			t.dropScatter(rc)
-			return true
-		}
+	if reason, text := t.registry.enter(rc, t.arena.Place); reason != 0 {
+		t.nack(f.peer, wire.Nack{Request: f.id, Region: rc.region, Chunk: rc.index, Chunks: uint32(len(f.chunks)), Reason: reason, Text: text})
+		t.dropScatter(rc)
+		return true
 	}
 	rc.hold.Open(drain.Scatter)
 	event, err := t.compute.Scatter(rc.runs, t.arena.Base+rc.hold.Block().Offset)
 	switch {
 	case errors.Is(err, ports.ErrBusy):
 		rc.hold.Close(drain.Scatter, drain.NeverStarted)
+		t.registry.leave(rc)
 		return false
 	case errors.Is(err, ports.ErrNotLaunched):
 		rc.hold.Close(drain.Scatter, drain.NeverStarted)
+		t.registry.leave(rc)
 		t.nack(f.peer, wire.Nack{Request: f.id, Region: rc.region, Chunk: rc.index, Chunks: uint32(len(f.chunks)), Reason: wire.ReasonScatterFailed, Text: err.Error()})
 		t.dropScatter(rc)
 		return true
@@ -295,6 +350,9 @@ func (t *Transport) launchScatter(rc *regionChunk) bool {
 		return true
 	}
 	rc.state, rc.scatter = regionScattering, event
+	if t.mutated("ACK before the scatter is done") {
+		t.sendAck(f, rc.index, rc.region)
+	}
 	t.scatters = append(t.scatters, rc)
 	t.counters.Add(ScattersRun, 1)
 	t.dirty = true
@@ -333,6 +391,7 @@ func (t *Transport) pollScatters() {
 func (t *Transport) onScattered(rc *regionChunk, e drain.Evidence) {
 	f := rc.flow
 	rc.hold.Close(drain.Scatter, e)
+	t.registry.leave(rc)
 	rc.state, rc.scatter = regionDone, nil
 	t.giveRuns(rc)
 	t.freeRegion(rc)
@@ -340,6 +399,7 @@ func (t *Transport) onScattered(rc *regionChunk, e drain.Evidence) {
 	f.done++
 	t.sendAck(f, rc.index, rc.region)
 	switch {
+	case f.state == flowFenced:
 	case f.done == len(f.chunks) && f.state != flowClosed:
 		t.finish(f)
 	case f.state == flowClosed:
@@ -358,6 +418,10 @@ func (t *Transport) freeRegion(rc *regionChunk) {
 
 // scatterInDoubt keeps the region and the destination of a scatter that failed: the device may still be copying.
 func (t *Transport) scatterInDoubt(rc *regionChunk, cause error) {
+	if t.mutated("free the region of a failed scatter") {
+		t.onScattered(rc, drain.CopyCompleted)
+		return
+	}
 	f := rc.flow
 	rc.state = regionInDoubt
 	f.copies--

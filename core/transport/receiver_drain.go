@@ -34,7 +34,7 @@ func (f *flow) fire(t *Transport, _ timerKind) {
 // expire closes a flow whose sender has been silent for a lease. Silence proves nothing: regions stay as they are.
 func (t *Transport) expire(f *flow) {
 	t.counters.Add(FlowsExpired, 1)
-	t.grants.Close(f.credits)
+	t.closeGrants(f)
 	f.state = flowExpired
 	if f.account.Open(drain.PeerWrite) == 0 && f.account.Open(drain.Scatter) == 0 {
 		t.nackWhole(f.peer, f.id, uint32(len(f.chunks)), wire.ReasonExpired, "the flow's lease ended")
@@ -43,6 +43,12 @@ func (t *Transport) expire(f *flow) {
 	}
 	t.log.Warn("a flow's lease ended while it holds regions; they are kept until the peer drains the request or is fenced", "peer", f.peer.id, "request", f.id)
 	for _, rc := range f.chunks {
+		if rc.stateNow() == regionGranted && t.mutated("free the regions of an expired flow") {
+			t.closeRegion(rc, drain.SenderDrained)
+			rc.state = regionOver
+			t.freeRegion(rc)
+			continue
+		}
 		if rc != nil && rc.hold != nil {
 			rc.hold.Retain()
 		}
@@ -52,7 +58,9 @@ func (t *Transport) expire(f *flow) {
 }
 
 func (t *Transport) sayExpired(f *flow) {
-	t.nackWhole(f.peer, f.id, uint32(len(f.chunks)), wire.ReasonExpired, "the flow's lease ended; its regions wait for DRAIN")
+	if !t.mutated("say nothing of an expired flow") {
+		t.nackWhole(f.peer, f.id, uint32(len(f.chunks)), wire.ReasonExpired, "the flow's lease ended; its regions wait for DRAIN")
+	}
 	t.timers.arm(&f.lease, t.now.Add(t.jitter(f.backoff)))
 	f.backoff = min(2*f.backoff, expiredMost)
 }
@@ -73,7 +81,7 @@ func (t *Transport) onDrain(p *peer, d *wire.Drain) {
 		t.forgetFlow(f)
 	default:
 		f.answer = true
-		t.closeFlow(f)
+		t.closeFlow(f, drain.SenderDrained)
 	}
 }
 
@@ -88,34 +96,42 @@ func (t *Transport) closeBelow(p *peer, oldest uint64) {
 		if f.state == flowFinished {
 			t.forgetFlow(f)
 		} else {
-			t.closeFlow(f)
+			t.closeFlow(f, drain.SenderDrained)
 		}
 		f = next
 	}
 }
 
-// closeFlow closes a flow on its sender's statement that no write of the request can land any more. Regions without a scatter go back at once.
-func (t *Transport) closeFlow(f *flow) {
+// closeFlow closes a flow on evidence that no write of the request can land any more. Regions without a scatter go back at once.
+func (t *Transport) closeFlow(f *flow, e drain.Evidence) {
 	if f.state == flowOpen {
-		t.grants.Close(f.credits)
+		t.closeGrants(f)
 	}
 	f.state = flowClosed
 	t.timers.stop(&f.lease)
+	t.dropQueued(f)
 	for _, rc := range f.chunks {
-		switch rc.stateNow() {
-		case regionGranted:
-			t.closeRegion(rc, drain.SenderDrained)
+		if rc.stateNow() == regionGranted {
+			t.closeRegion(rc, e)
 			rc.state = regionOver
-			t.freeRegion(rc)
-		case regionQueued:
-			// Not launched, so its destination was not touched. The queue skips it.
+			if !t.mutated("keep the regions of a drained flow") {
+				t.freeRegion(rc)
+			}
+		}
+	}
+	t.advanceClosed(f)
+}
+
+// dropQueued drops a flow's queued scatters: not launched, they touched nothing. The queue skips them.
+func (t *Transport) dropQueued(f *flow) {
+	for _, rc := range f.chunks {
+		if rc.stateNow() == regionQueued {
 			t.giveRuns(rc)
 			rc.state = regionOver
 			f.copies--
 			t.freeRegion(rc)
 		}
 	}
-	t.advanceClosed(f)
 }
 
 // advanceClosed answers and forgets a closed flow when no copy of it is left.
@@ -123,6 +139,9 @@ func (t *Transport) advanceClosed(f *flow) {
 	open, doubtful := f.account.Open(drain.Scatter), f.account.Doubtful(drain.Scatter)
 	switch {
 	case open > doubtful:
+		if f.answer && t.mutated("answer DRAIN before the scatter ends") {
+			t.sendDrainAck(f.peer, f.id)
+		}
 		return
 	case doubtful > 0:
 		if f.answer {

@@ -10,15 +10,22 @@ import (
 	"github.com/kvbounce/kvbounce/ports"
 )
 
-// Registry knows the memory that is registered with this agent: the only memory that a peer's DATA may reach. It is changed by any goroutine and read by the reactor.
+// Registry knows the memory that is registered with this agent, the only memory that a peer's DATA may reach, and the receive windows over it (window.go). It is changed by any goroutine and
+// read by the reactor.
 type Registry struct {
 	mu      sync.Mutex
 	ranges  [][]ports.Descriptor // as registered
 	merged  atomic.Pointer[[]span]
 	version atomic.Uint64
+
+	direct  []span             // ever registered for direct use
+	windows map[uint64]*Window // not quiesced, by token
+	sheets  []*sheet
+	folded  []span         // was once in a window of a shape that is no longer in sheets
+	copies  []*regionChunk // scatters without a window that run
 }
 
-// Version changes whenever what is registered does.
+// Version changes whenever what is registered, or which windows are open, does.
 func (g *Registry) Version() uint64 { return g.version.Load() }
 
 // span is a maximal range of registered memory, [start, end) of one place. An end of 0 is 2^64.
@@ -35,7 +42,24 @@ func (g *Registry) Add(ranges []ports.Descriptor) {
 	g.merge()
 }
 
-// Remove takes back what Add was given.
+// AddDirect is Add for memory that peers' engines may reach by themselves. It refuses ranges in a receive window that is not quiesced.
+func (g *Registry) AddDirect(ranges []ports.Descriptor) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, d := range ranges {
+		for _, w := range g.windows { // which one is found does not matter
+			if w.hits(d) {
+				return fmt.Errorf("range %d: %w: a receive window over it is not quiesced", i, ErrOverlap)
+			}
+		}
+	}
+	g.direct = mergeSpans(appendSpans(g.direct, ranges))
+	g.ranges = append(g.ranges, ranges)
+	g.merge()
+	return nil
+}
+
+// Remove takes back what Add or AddDirect was given, and closes the receive windows over it.
 func (g *Registry) Remove(ranges []ports.Descriptor) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -46,17 +70,34 @@ func (g *Registry) Remove(ranges []ports.Descriptor) {
 		}
 	}
 	g.merge()
+	for _, w := range g.windows { // in whatever order
+		if slices.ContainsFunc(ranges, w.hits) {
+			w.shut()
+		}
+	}
 }
 
 func (g *Registry) merge() {
 	var all []span
 	for _, ranges := range g.ranges {
-		for _, d := range ranges {
-			if d.Bytes > 0 {
-				all = append(all, span{start: d.Addr, last: d.Addr + d.Bytes - 1, place: d.Place})
-			}
+		all = appendSpans(all, ranges)
+	}
+	all = mergeSpans(all)
+	g.merged.Store(&all)
+	g.version.Add(1)
+}
+
+func appendSpans(all []span, ranges []ports.Descriptor) []span {
+	for _, d := range ranges {
+		if d.Bytes > 0 {
+			all = append(all, span{start: d.Addr, last: d.Addr + d.Bytes - 1, place: d.Place})
 		}
 	}
+	return all
+}
+
+// mergeSpans sorts spans and joins those that meet or adjoin, in place.
+func mergeSpans(all []span) []span {
 	slices.SortFunc(all, func(a, b span) int { return compareSpans(a, b) })
 	merged := all[:0]
 	for _, s := range all {
@@ -66,8 +107,7 @@ func (g *Registry) merge() {
 		}
 		merged = append(merged, s)
 	}
-	g.merged.Store(&merged)
-	g.version.Add(1)
+	return merged
 }
 
 func compareSpans(a, b span) int {
@@ -122,24 +162,65 @@ func (g *Registry) CheckDestinations(runs ports.Runs, place ports.Place) error {
 	if p := g.merged.Load(); p != nil {
 		spans = *p
 	}
+	inside := func(first, last uint64) bool { return covers(spans, first, last, place) }
+	if i, k, found := findPiece(runs, inside, func(first, last uint64) bool { return !inside(first, last) }); found {
+		return fmt.Errorf("run %d, piece %d: its destination is not in memory registered here", i, k)
+	}
+	return nil
+}
+
+// maxPieceChecks bounds how many pieces of one DATA are looked at one by one: more than a planner makes in a chunk (plan.MaxChunkPieces), and some milliseconds at the most. Without a bound a message of a
+// hundred bytes, one run of millions of pieces, would cost seconds.
+const maxPieceChecks = 1 << 17
+
+// findPiece finds the first piece that is bad, or has no 64-bit address. A run is settled by its hull, lowest to highest byte, where that says enough, and else looked at piece by piece.
+//
+// One message's pieces beyond maxPieceChecks count as found.
+func findPiece(runs ports.Runs, settled, bad func(first, last uint64) bool) (run int, piece uint32, found bool) {
 	var table extent
+	left := maxPieceChecks
 	for i, r := range runs.Runs {
 		low, high := table.of(r, runs.Index)
 		first, ok1 := position(r, low, 0)
 		last, ok2 := position(r, high, r.Piece-1)
-		if ok1 && ok2 && covers(spans, first, last, place) {
+		if ok1 && ok2 && settled(first, last) {
 			continue
 		}
 		for k := range r.Pieces {
+			if left--; left < 0 {
+				return i, k, true
+			}
 			m := multiple(r, runs.Index, k)
 			first, ok1 := position(r, m, 0)
 			last, ok2 := position(r, m, r.Piece-1)
-			if !ok1 || !ok2 || !covers(spans, first, last, place) {
-				return fmt.Errorf("run %d, piece %d: its destination is not in memory registered here", i, k)
+			if !ok1 || !ok2 || bad(first, last) {
+				return i, k, true
 			}
 		}
 	}
-	return nil
+	return 0, 0, false
+}
+
+// anyIn finds the first piece that has bytes in the spans, which are merged.
+func anyIn(runs ports.Runs, place ports.Place, spans []span) (run int, piece uint32, found bool) {
+	in := func(first, last uint64) bool {
+		i, _ := slices.BinarySearchFunc(spans, span{start: last, place: place}, func(a, b span) int {
+			if c := compareSpans(a, b); c != 0 {
+				return c
+			}
+			return -1 // so that i is after a span that begins at last
+		})
+		return i > 0 && spans[i-1].place == place && spans[i-1].last >= first
+	}
+	return findPiece(runs, func(first, last uint64) bool { return !in(first, last) }, in)
+}
+
+// strideOf is the distance of a run's places, whatever its direction.
+func strideOf(r ports.Run) uint64 {
+	if r.Stride < 0 {
+		return -uint64(r.Stride)
+	}
+	return uint64(r.Stride)
 }
 
 // multiple is how many strides piece k of a run stands from the run's address.
@@ -152,11 +233,7 @@ func multiple(r ports.Run, index []uint32, k uint32) uint32 {
 
 // position is addr + m*stride + plus, exactly; ok is false when that is no 64-bit address.
 func position(r ports.Run, m, plus uint32) (uint64, bool) {
-	magnitude := uint64(r.Stride)
-	if r.Stride < 0 {
-		magnitude = -magnitude
-	}
-	over, by := bits.Mul64(uint64(m), magnitude)
+	over, by := bits.Mul64(uint64(m), strideOf(r))
 	if over != 0 {
 		return 0, false
 	}
@@ -215,22 +292,10 @@ func checkPlaces(runs ports.Runs, chunkBytes uint64) error {
 
 // touches reports whether a piece of the runs, in memory of the place, meets one of the ranges.
 func touches(runs ports.Runs, place ports.Place, ranges []ports.Descriptor) bool {
-	var table extent
-	for _, r := range runs.Runs {
-		low, high := table.of(r, runs.Index)
-		first, _ := position(r, low, 0)
-		last, _ := position(r, high, r.Piece-1)
-		if !meets(first, last, place, ranges) {
-			continue
-		}
-		for k := range r.Pieces {
-			first, _ := position(r, multiple(r, runs.Index, k), 0)
-			if meets(first, first+uint64(r.Piece)-1, place, ranges) {
-				return true
-			}
-		}
-	}
-	return false
+	_, _, found := findPiece(runs,
+		func(first, last uint64) bool { return !meets(first, last, place, ranges) },
+		func(first, last uint64) bool { return meets(first, last, place, ranges) })
+	return found
 }
 
 // meets reports whether the bytes first to last (both included) of the place meet one of the ranges.

@@ -79,7 +79,13 @@ func (t *Transport) repeatActive(r *request) {
 	if !t.mayRepeat(r, 2*r.backoff) {
 		return
 	}
-	wants := r.credits < len(r.chunks)
+	wants := r.credits < len(r.chunks) && !t.mutated("never repeat WANT")
+	if t.mutated("never repeat DATA") {
+		if wants {
+			t.sendWant(r)
+		}
+		return
+	}
 	if !silent {
 		if wants {
 			t.sendWant(r)

@@ -25,14 +25,18 @@ const (
 
 // Submission is what a submitter hands over to start a bounce request.
 type Submission struct {
-	Peer     ports.Identity
-	Chunks   []uint32 // bytes of each chunk; the transport keeps the slice
-	Bytes    uint64   // bytes moved, without padding
-	Token    uint64   // receive token, 0 none
-	Ready    ports.Event
-	Notify   []byte        // sent to the peer's application after success
-	PlanTime time.Duration // what the size pass took
-	Recycle  func(*plan.Chunk)
+	Peer   ports.Identity
+	Chunks []uint32 // bytes of each chunk; the transport keeps the slice
+	// Plan is the whole plan, if it is made: the transport reads it and never changes or recycles it, so that requests may share it. nil: the chunks follow by Handle.Planned.
+	Plan []*plan.Chunk
+	// Unchecked holds all DATA back until Handle.PlanChecked: nothing was scattered yet if the plan turns out to be wrong. Until then the transport does not read chunks' scatter runs.
+	Unchecked bool
+	Bytes     uint64 // bytes moved, without padding
+	Token     uint64 // receive token, 0 none
+	Ready     ports.Event
+	Notify    []byte        // sent to the peer's application after success
+	PlanTime  time.Duration // what the size pass took
+	Recycle   func(*plan.Chunk)
 }
 
 // request is a bounce request at the sender, owned by the reactor.
@@ -44,6 +48,7 @@ type request struct {
 	sub     Submission
 	chunks  []chunk
 	planned int
+	checked bool // DATA may leave
 	credits int
 	acked   int
 	account drain.Account
@@ -68,11 +73,14 @@ type request struct {
 // Start hands a planned request to the reactor. Its chunks follow by Handle.Planned, in order. Any goroutine.
 func (t *Transport) Start(s Submission) (*Handle, error) {
 	h := &Handle{path: PathBounce, peer: s.Peer, bytes: s.Bytes, planTime: s.PlanTime}
-	r := &request{h: h, sub: s}
+	r := &request{h: h, sub: s, checked: !s.Unchecked}
 	h.cancel = func() { t.cancelRequest(r) }
 	h.planned = func(c *plan.Chunk, took time.Duration) {
 		// The submitter is bound by its own chunks, so this may exceed the queue's bound by them.
 		_ = t.put(func(t *Transport) { t.onPlanned(r, c, took) }, true)
+	}
+	h.planChecked = func(took time.Duration) {
+		_ = t.put(func(t *Transport) { t.onPlanChecked(r, took) }, true)
 	}
 	h.planFailed = func(err error) {
 		_ = t.put(func(t *Transport) { t.fail(r, &Failure{Kind: ErrPlan, Cause: err}) }, true)
@@ -86,6 +94,9 @@ func (t *Transport) Start(s Submission) (*Handle, error) {
 
 // Planned hands the request's next chunk to the reactor, which owns it until it calls Recycle.
 func (h *Handle) Planned(c *plan.Chunk, took time.Duration) { h.planned(c, took) }
+
+// PlanChecked says that the plan of an Unchecked request, all of whose chunks were handed over, is complete and nothing is wrong with it: its DATA may leave. took is what that took since the last chunk.
+func (h *Handle) PlanChecked(took time.Duration) { h.planChecked(took) }
 
 // PlanFailed fails the request: its descriptors turned out to be wrong after WANT left.
 func (h *Handle) PlanFailed(err error) { h.planFailed(err) }
@@ -149,11 +160,17 @@ func (r *request) stages(now ports.Instant) Stages {
 func (t *Transport) sendWant(r *request) {
 	w := &t.out.want
 	*w = wire.Want{Request: r.id, Oldest: r.peer.reqFirst.id, Token: r.sub.Token, Endpoint: t.control.Endpoint(), ChunkBytes: r.sub.Chunks}
+	if t.mutated("state an oldest above requests in progress") {
+		w.Oldest = r.id
+	}
 	t.send(r.peer, w)
 }
 
-// sendData sends the DATA of a written chunk, for the first time or again.
+// sendData sends the DATA of a written chunk, for the first time or again, unless it is held back.
 func (t *Transport) sendData(c *chunk) {
+	if !c.req.checked {
+		return
+	}
 	d := &t.out.data
 	*d = wire.Data{Request: c.req.id, Region: c.credit.Region, Chunk: c.index, Chunks: uint32(len(c.req.chunks)), Runs: c.plan.Scatter}
 	t.send(c.req.peer, d)

@@ -8,6 +8,7 @@ const maxRetired = 4096
 // retiredPeer is what stays of an incarnation whose entry is gone.
 type retiredPeer struct {
 	superseded bool   // AddPeer refuses it, and its frames make no entry
+	fenced     bool   // its frames are counted apart
 	lastID     uint64 // request numbers are never reused, though the peer be removed and added again
 }
 

@@ -29,6 +29,10 @@ func (t *Transport) startRequest(r *request) {
 	for i := range r.chunks {
 		r.chunks[i] = chunk{req: r, index: uint32(i)}
 	}
+	for i, c := range r.sub.Plan {
+		r.chunks[i].plan, r.chunks[i].state = c, chunkPlanned
+	}
+	r.planned = len(r.sub.Plan)
 	r.repeat = timer{kind: timerRepeat, owner: r}
 	r.progress = timer{kind: timerProgress, owner: r}
 	if r.sub.Ready != nil {
@@ -100,6 +104,21 @@ func (t *Transport) onPlanned(r *request, c *plan.Chunk, took time.Duration) {
 	r.planned++
 	ch.plan, ch.state = c, chunkPlanned
 	t.queueGather(ch)
+}
+
+// onPlanChecked sends the DATA that was held back.
+func (t *Transport) onPlanChecked(r *request, took time.Duration) {
+	r.checked = true
+	r.h.planTime += took
+	if r.state != requestActive {
+		return
+	}
+	for i := range r.chunks {
+		if c := &r.chunks[i]; c.state == chunkWritten {
+			r.firstData = t.now
+			t.sendData(c)
+		}
+	}
 }
 
 // queueGather puts a planned chunk where the next turn looks for it.
@@ -274,6 +293,9 @@ func (t *Transport) gatherInDoubt(c *chunk, cause error) {
 
 // checkSource tells the caller when its source is read no more: every chunk stands gathered in staging that can't be taken, or is past that.
 func (t *Transport) checkSource(r *request) {
+	if t.mutated("tell source released while a gather runs") && r.account.Open(drain.Gather) > 0 {
+		r.h.released.set()
+	}
 	if r.h.released.isSet() || r.planned < len(r.chunks) || r.account.Open(drain.Gather) > 0 {
 		return
 	}
@@ -339,6 +361,9 @@ func (t *Transport) write(c *chunk) {
 	c.staging.Open(drain.Write)
 	c.write = t.engine.PostWrite(r.peer.id, t.pairLocal[:], t.pairRemote[:])
 	r.peer.pending++
+	if t.mutated("send DATA before the write's success") {
+		t.sendData(c)
+	}
 	t.writes = append(t.writes, c)
 	t.counters.Add(WritesPosted, 1)
 	t.dirty = true
@@ -374,6 +399,13 @@ func (t *Transport) onWritten(c *chunk, e drain.Evidence) bool {
 	if !c.doubted {
 		r.peer.pending--
 	}
+	switch {
+	case e != drain.ErrorStatus:
+	case t.mutated("release staging on a failed write"):
+		e = drain.NothingPosted
+	case t.mutated("take a failed write for a success"):
+		e = drain.EngineSuccess
+	}
 	if !e.Closes(drain.Write) {
 		c.doubted = true
 		c.staging.Doubt(drain.Write)
@@ -385,7 +417,9 @@ func (t *Transport) onWritten(c *chunk, e drain.Evidence) bool {
 	c.write.Release()
 	c.write = nil
 	c.staging.Close(drain.Write, e)
-	c.staging.Drop()
+	if !t.mutated("forget to give staging back") {
+		c.staging.Drop()
+	}
 	c.staging = nil
 	r.lastWrite = t.now
 	switch {
@@ -433,7 +467,7 @@ func (t *Transport) onAck(p *peer, a *wire.Ack) {
 		r.acked++
 		r.lastAcked = t.now
 		t.progress(r)
-		if r.acked == len(r.chunks) {
+		if r.acked == len(r.chunks) || t.mutated("succeed with one ACK missing") && r.acked == len(r.chunks)-1 {
 			t.succeed(r)
 		}
 	}

@@ -31,6 +31,9 @@ func (t *Transport) fail(r *request, f *Failure) {
 		t.endChunk(&r.chunks[i])
 	}
 	r.h.end(f, r.stages(t.now))
+	if t.mutated("tell quiesced at the logical end") {
+		r.h.quiesce()
+	}
 	t.advanceDrain(r)
 }
 
@@ -51,6 +54,12 @@ func (t *Transport) failAll(p *peer, kind error, text string) {
 // endChunk stops everything of a chunk that has not been handed to the device or the engine. Its staging goes back when what has been is over.
 func (t *Transport) endChunk(c *chunk) {
 	running := c.state == chunkGathering || c.state == chunkWriting
+	if c.state == chunkGathering && c.gather != nil && t.mutated("drop staging under a running gather") {
+		c.staging.Close(drain.Gather, drain.CopyCompleted)
+		c.staging.Drop()
+		c.staging = t.ledger.HoldDirect(&c.req.account)
+		c.staging.Open(drain.Gather)
+	}
 	t.endAhead(c)
 	c.unlink()
 	if c.staging != nil {
@@ -79,11 +88,11 @@ func (t *Transport) advanceDrain(r *request) {
 		t.release(r.peer)
 		return
 	}
-	if r.account.Open(drain.Write) > 0 {
+	if r.account.Open(drain.Write) > 0 && !t.mutated("send DRAIN while a write has no evidence") {
 		return
 	}
 	t.checkQuiesced(r)
-	if !r.mayDrain {
+	if !r.mayDrain && !r.peer.fenced {
 		r.mayDrain = true
 		t.sendDrain(r.peer, r.id)
 		t.timers.arm(&r.repeat, t.now.Add(t.jitter(r.backoff)))
@@ -121,6 +130,9 @@ func (t *Transport) onDrainAck(p *peer, a *wire.DrainAck) {
 	r := p.requests[a.Request]
 	switch {
 	case r == nil || r.state == requestActive:
+		if t.mutated("answer a stray DRAIN_ACK by DRAIN") {
+			t.sendDrain(p, a.Request)
+		}
 	case !r.mayDrain:
 		t.counters.Add(StrayFrames, 1)
 	default:
@@ -144,7 +156,9 @@ func (t *Transport) repeatDrain(r *request) {
 	if !t.mayRepeat(r, 2*r.backoff) {
 		return
 	}
-	t.sendDrain(r.peer, r.id)
+	if !t.mutated("never repeat DRAIN") {
+		t.sendDrain(r.peer, r.id)
+	}
 }
 
 // forget ends the tracking of a request. Its number is then below every later `oldest`.
@@ -153,6 +167,9 @@ func (t *Transport) forget(r *request) {
 	t.timers.stop(&r.repeat)
 	t.timers.stop(&r.progress)
 	r.peer.untrack(r)
+	if t.mutated("reuse a request number") && r.id == r.peer.lastID {
+		r.peer.lastID--
+	}
 	for i := range r.chunks {
 		c := &r.chunks[i]
 		if c.state != chunkOver {

@@ -23,12 +23,17 @@ const pauseLimit = time.Second
 // took in everything.
 const framesPerPoll = 1024
 
+// framesSlice is how long a turn takes frames in: some cost more than others, and what a peer sends must not keep completions waiting.
+const framesSlice = 5 * time.Millisecond
+
 // maxUndrained is how many turns in a row may stop before they took in everything; then timers fire all the same.
 const maxUndrained = 16
 
 // Settings are the numbers a transport goes by; core/config holds their defaults and rules.
 type Settings struct {
 	ReceiverLease    time.Duration
+	SettleDelay      time.Duration
+	RetainLimit      uint64 // bytes of the arena that may be in doubt before new bounce requests are refused
 	Window           int    // chunks of one flow that may hold a region at once
 	MaxChunk         uint64 // bytes; larger chunks in a WANT are refused
 	MaxFlowsPerPeer  int
@@ -49,7 +54,8 @@ type Options struct {
 	Credits  *credit.Arena
 	Registry *Registry
 	Rand     ports.Randomness
-	Wake     func() // called by submitters when the reactor may be asleep
+	Clock    ports.Clock // may be nil: then the time that a turn takes counts as a pause
+	Wake     func()      // called by submitters when the reactor may be asleep
 	Log      *slog.Logger
 }
 
@@ -66,6 +72,7 @@ type Transport struct {
 	ledger   *drain.Ledger
 	registry *Registry
 	rand     ports.Randomness
+	clock    ports.Clock
 	wake     func()
 	log      *slog.Logger
 	counters Counters
@@ -73,7 +80,8 @@ type Transport struct {
 	inbox    inbox
 	commands []command
 
-	now       ports.Instant // of this turn, less the pauses
+	real      ports.Instant // of this turn
+	now       ports.Instant // the same, less the pauses
 	skew      time.Duration // sum of pauses
 	asked     ports.Instant // when the last Poll wanted to be called again, unskewed
 	timers    timers
@@ -81,6 +89,8 @@ type Transport struct {
 	order     []*peer // the same, in order of appearance
 	strangers int     // entries that no AddPeer holds and nobody superseded
 	retired   retired
+	fences    []*fence
+	retention retention
 	closing   bool
 
 	// Sender.
@@ -102,12 +112,14 @@ type Transport struct {
 	scatterQ   []*regionChunk
 	scatters   []*regionChunk
 	granted    []*flow // flows with new credits in this turn
+	unready    []*flow // whose receive window's ready event has not fired
 	liveFlows  int
 	regions    int // granted regions whose write has no evidence yet
 
 	leaving []*leaving // deregistrations that wait for accesses
 
 	driver    driver
+	mutation  mutation
 	undrained int  // turns since the timers last looked
 	dirty     bool // something moved in this turn
 
@@ -144,7 +156,7 @@ type outMessages struct {
 func New(o Options) *Transport {
 	t := &Transport{
 		self: o.Self, settings: o.Settings, engine: o.Engine, control: o.Control, compute: o.Compute, arena: o.Arena, credits: o.Credits,
-		ledger: drain.New(o.Credits), registry: o.Registry, rand: o.Rand, wake: o.Wake, log: o.Log,
+		ledger: drain.New(o.Credits), registry: o.Registry, rand: o.Rand, clock: o.Clock, wake: o.Wake, log: o.Log,
 		peers: map[ports.Identity]*peer{}, asked: ports.Never,
 	}
 	if o.Credits != nil {
@@ -185,12 +197,15 @@ func (t *Transport) Poll(now ports.Instant) (work bool, next ports.Instant) {
 			t.dirty = true
 		}
 		t.driver.drove(t.now)
+		t.countDriven()
 	}
 	t.pollReady()
+	t.pollWindows()
 	t.pollGathers()
 	t.pollWrites()
 	t.pollScatters()
 	t.pollDirects()
+	t.settleFences()
 	t.sendNotices()
 	if drained || t.undrained >= maxUndrained {
 		t.undrained = 0
@@ -203,21 +218,30 @@ func (t *Transport) Poll(now ports.Instant) (work bool, next ports.Instant) {
 	t.launchGathers()
 	t.grant()
 	t.settleLeaving()
+	t.watchRetained()
 	if t.dirty {
 		t.driver.moved(t.now)
 	}
 	next = t.wakeUp(drained)
 	t.asked = next
+	if t.clock != nil {
+		// A long turn of our own is no pause.
+		t.asked = max(t.asked, t.clock.Now())
+	}
 	t.checkInvariants()
 	return t.dirty, next
 }
+
+// Now is the time of the last turn, less the time for which the process was paused. Reactor.
+func (t *Transport) Now() ports.Instant { return t.now }
 
 func (t *Transport) startTurn(now ports.Instant) {
 	if t.asked != ports.Never && t.asked.Add(pauseLimit).Before(now) {
 		t.counters.Add(PausesSeen, 1)
 		t.skew += now.Sub(t.asked)
 	}
-	t.now = now.Add(-t.skew)
+	t.real, t.now = now, now.Add(-t.skew)
+	t.ledger.Tick(now)
 	t.dirty = false
 }
 
@@ -236,7 +260,7 @@ func (t *Transport) wakeUp(drained bool) ports.Instant {
 	if !drained {
 		return t.now.Add(t.skew)
 	}
-	if len(t.waiting) > 0 || len(t.notices) > 0 {
+	if len(t.waiting)+len(t.unready)+len(t.notices) > 0 {
 		at = min(at, t.now.Add(pollEvery))
 	}
 	if at == ports.Never {
@@ -250,7 +274,7 @@ func (t *Transport) demand() demand {
 	switch {
 	case t.liveFlows > 0 || t.regions > 0 || len(t.gathers)+len(t.writes)+len(t.scatters)+len(t.scatterQ)+len(t.directs) > 0:
 		return demandBusy
-	case t.ledger.Totals().Doubts > 0 || t.ledger.Totals().DoubtfulBytes > 0:
+	case len(t.fences) > 0 || t.ledger.Totals().Doubts > 0 || t.ledger.Totals().DoubtfulBytes > 0:
 		return demandRetained
 	case t.settings.DirectRegistered != nil && t.settings.DirectRegistered():
 		return demandTarget
@@ -272,6 +296,9 @@ func (t *Transport) receive() (drained bool) {
 		t.counters.Add(FramesReceived, 1)
 		t.dirty = true
 		t.frame(frame, key)
+		if t.clock != nil && t.clock.Now().Sub(t.real) > framesSlice {
+			break
+		}
 	}
 	t.undrained++
 	return false
@@ -284,7 +311,7 @@ func (t *Transport) frame(b []byte, key string) {
 		t.counters.Add(FramesNotDecoded, 1)
 		return
 	}
-	if string(env.To) != string(t.self) {
+	if string(env.To) != string(t.self) && !t.mutated("take frames of a predecessor") {
 		t.counters.Add(FramesForOthers, 1)
 		return
 	}
@@ -298,7 +325,11 @@ func (t *Transport) frame(b []byte, key string) {
 		return
 	}
 	p := t.peerOf(env.From)
-	if p == nil {
+	switch {
+	case p == nil && t.retired.set[ports.Identity(env.From)].fenced, p != nil && p.fenced:
+		t.counters.Add(FramesOfFenced, 1)
+		return
+	case p == nil:
 		t.counters.Add(FramesOfStrangers, 1)
 		return
 	}
@@ -376,6 +407,9 @@ type message interface{ Append([]byte) []byte }
 
 // send hands one frame to the channel. What is not taken is lost: repair, on this side or the peer's, makes it good.
 func (t *Transport) send(p *peer, m message) {
+	if p.fenced {
+		return
+	}
 	if p.unanswered >= maxUnanswered {
 		// A peer that does not answer gets one frame now and then, so that queues on the way, which may not bound themselves, stay short.
 		if t.now.Before(p.nextTrickle) {

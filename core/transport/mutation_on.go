@@ -1,0 +1,63 @@
+//go:build mutations
+
+package transport
+
+import "github.com/kvbounce/kvbounce/core/wire"
+
+// mutation is the deliberate bug that is switched on, "" none. The simulator's mutation test switches on one after the other, to prove that its oracle sees each
+// (docs/mutations.md). No other build has any of it.
+type mutation struct{ name string }
+
+// Mutations are the bugs that there are; each is guarded by a call of mutated with its name.
+func Mutations() []string {
+	return []string{
+		"release staging on a failed write",
+		"take a failed write for a success",
+		"send DATA before the write's success",
+		"send DRAIN while a write has no evidence",
+		"drop staging under a running gather",
+		"forget to give staging back",
+		"tell source released while a gather runs",
+		"tell quiesced at the logical end",
+		"tell quiesced when a direct transfer fails",
+		"succeed with one ACK missing",
+		"reuse a request number",
+		"state an oldest above requests in progress",
+		"never repeat WANT",
+		"never repeat DATA",
+		"never repeat DRAIN",
+		"answer a stray DRAIN_ACK by DRAIN",
+		"take frames of a predecessor",
+		"ACK before the scatter is done",
+		"scatter a chunk again when DATA is repeated",
+		"accept DATA for a region of another flow",
+		"accept destinations outside registered memory",
+		"accept runs outside the chunk",
+		"forget a lost GRANT's credit",
+		"free the regions of an expired flow",
+		"free the region of a failed scatter",
+		"answer DRAIN before the scatter ends",
+		"keep the regions of a drained flow",
+		"say nothing of an expired flow",
+	}
+}
+
+// Mutate switches one of Mutations on. Before the first Poll.
+func (t *Transport) Mutate(name string) { t.mutation.name = name }
+
+func (t *Transport) mutated(name string) bool { return t.mutation.name == name }
+
+// anyFlow finds the flow that holds the DATA's region, whoever's it is, and makes the DATA its chunk's.
+func (t *Transport) anyFlow(f *flow, d *wire.Data) *flow {
+	for _, p := range t.order {
+		for g := p.flowFirst; g != nil; g = g.next {
+			for _, rc := range g.chunks {
+				if rc.stateNow() == regionGranted && rc.region == d.Region {
+					d.Chunk, d.Chunks = rc.index, uint32(len(g.chunks))
+					return g
+				}
+			}
+		}
+	}
+	return f
+}
