@@ -60,7 +60,7 @@ type ControlChannel interface {
 	Disconnect(peer Identity)
 	// Send hands one whole frame over. It copies the bytes before it returns.
 	Send(peer Identity, frame []byte) SendResult
-	// Recv takes the next frame, appended to buf[:0]; ok is false when none waits. A frame above the channel's frame limit never comes out. key names the authenticated key
+	// Recv takes the next frame, appended to buf[:0]; ok is false when none waits. An empty frame stands for messages that the channel dropped, so that a flood of them can't keep Recv from returning. A frame above the channel's frame limit never comes out. key names the authenticated key
 	// that sent it, "" where the channel does not authenticate.
 	Recv(buf []byte) (frame []byte, key string, ok bool)
 	// WaitFD is a file descriptor that becomes readable when Recv may have a frame, or -1 when the channel has none (it must be polled then). It may be waited on only after

@@ -1,11 +1,19 @@
 // Package zmq is the control channel over ZeroMQ (libzmq through github.com/pebbe/zmq4).
 //
-// A channel has one ROUTER socket, on which frames of every peer come in, and one DEALER socket per peer, on which frames go out. Nothing is ever
-// sent on the ROUTER and nothing is ever read from a DEALER: who a frame is from stands in its envelope, so routing ids mean nothing and are left to
-// libzmq. A frame is a message of one part.
+// A channel has one socket that is bound, on which frames of every peer come in, and one per peer that is connected, on which frames go out. Nothing is ever sent on
+// the first and nothing read from the others: who a frame is from stands in its envelope. A frame is a message of one part.
+//
+// All are DEALERs. A ROUTER would do for the first, but it gives every connection a routing id, which nothing here needs, and libzmq 4.3.4 ends the process when a
+// connection claims an id that it is about to give to another: it counts them up from a number that is always the same.
 //
 // Sockets are not safe for concurrent use. All of them belong to the goroutine that calls the reactor's methods of ports.ControlChannel; libzmq
 // moves the bytes in a thread of its own, one per channel, which never waits for the reactor and never makes it wait.
+//
+// # CURVE
+//
+// With keys, every connection is encrypted and both its ends prove that they hold a secret key. A public key belongs to one peer name: the file in the directory of authorized keys that holds
+// it. The bound socket takes connections of authorized keys only, and Recv names the key's owner with each frame. The others connect to a peer only with the key that belongs to the
+// peer's name, whatever its endpoint says. An endpoint carries the public key so that two agents that disagree about CURVE or about keys learn so in words, and not by silence.
 //
 // # What a hostile peer can do
 //
@@ -57,7 +65,9 @@ type Config struct {
 	// QueueFrames is how many frames wait for one peer before Send answers Full, and how many frames of one connection wait for Recv before libzmq
 	// stops reading from it. 0 means DefaultQueueFrames.
 	QueueFrames int
-	// Logger takes the few things that an operator should know. nil discards them.
+	// CurveSecretKeyFile and CurveAuthorizedKeysDir switch CURVE on; both or neither. The settings of these names.
+	CurveSecretKeyFile, CurveAuthorizedKeysDir string
+	// Logger takes the few things that an operator should know. nil discards them. Strangers can cause lines without end, one for each connection that is refused: it should bound them.
 	Logger *slog.Logger
 }
 
@@ -67,12 +77,14 @@ type Channel struct {
 	queueFrames int
 	renewAfter  time.Duration
 	log         *slog.Logger
-	endpoint    string
+	endpoint    endpoint
+	curve       *curve // nil without CURVE
 
-	ctx      *zmq4.Context
-	router   *zmq4.Socket // nil after Close
-	routerFD int
-	peers    map[ports.Identity]*peer
+	ctx       *zmq4.Context
+	inbound   *zmq4.Socket // nil after Close
+	inside    bool         // the last part taken was not its message's last
+	inboundFD int
+	peers     map[ports.Identity]*peer
 
 	counters  counters
 	closeOnce sync.Once
@@ -111,28 +123,38 @@ func New(cfg Config) (*Channel, error) {
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.CurveSecretKeyFile != "" || cfg.CurveAuthorizedKeysDir != "" {
+		if c.curve, err = newCurve(cfg.CurveSecretKeyFile, cfg.CurveAuthorizedKeysDir, &c.counters, c.log); err != nil {
+			return nil, err
+		}
+	}
 	if err := c.open(bind, advertise); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-// open makes the context and the ROUTER. What it made before an error is left to Close.
+// open makes the context and the inbound socket. What it made before an error is left to Close.
 func (c *Channel) open(bind string, advertise netip.AddrPort) (err error) {
 	if c.ctx, err = newContext(); err != nil {
 		return fmt.Errorf("libzmq: %w", err)
 	}
-	if c.router, err = c.newRouter(); err != nil {
+	if c.curve != nil {
+		if err := c.curve.start(c.ctx); err != nil {
+			return fmt.Errorf("libzmq: making the socket that authenticates peers: %w", err)
+		}
+	}
+	if c.inbound, err = c.newInbound(); err != nil {
 		return fmt.Errorf("libzmq: making the receiving socket: %w", err)
 	}
-	if err := c.router.Bind(bind); err != nil {
+	if err := c.inbound.Bind(bind); err != nil {
 		return bindError(bind, err)
 	}
-	// A ROUTER's descriptor stays the same for its life.
-	if c.routerFD, err = c.router.GetFd(); err != nil {
+	// Its descriptor stays the same for its life.
+	if c.inboundFD, err = c.inbound.GetFd(); err != nil {
 		return fmt.Errorf("libzmq: asking for the receiving socket's descriptor: %w", err)
 	}
-	last, err := c.router.GetLastEndpoint()
+	last, err := c.inbound.GetLastEndpoint()
 	if err != nil {
 		return fmt.Errorf("libzmq: asking for the bound address: %w", err)
 	}
@@ -144,8 +166,14 @@ func (c *Channel) open(bind string, advertise netip.AddrPort) (err error) {
 	if err != nil {
 		return err
 	}
-	c.endpoint = endpointText(at)
-	c.log.Info("control channel listens", "channel", "zmq", "bound", last, "advertised", c.endpoint)
+	c.endpoint.at = at
+	if c.curve != nil {
+		c.endpoint.key = c.curve.public
+	} else if !bound.Addr().IsLoopback() {
+		c.log.Warn("control messages are neither encrypted nor authenticated, and other machines can reach the port: keep it on a network where every host is trusted, "+
+			"or set CURVE_SECRET_KEY_FILE and CURVE_AUTHORIZED_KEYS_DIR (kvbounce keygen makes keys)", "bound", last)
+	}
+	c.log.Info("control channel listens", "channel", "zmq", "bound", last, "advertised", c.endpoint.String())
 	return nil
 }
 
@@ -163,10 +191,17 @@ func newContext() (*zmq4.Context, error) {
 	return ctx, nil
 }
 
-func (c *Channel) newRouter() (*zmq4.Socket, error) {
-	return c.newSocket(zmq4.ROUTER, func(s *zmq4.Socket) error {
+func (c *Channel) newInbound() (*zmq4.Socket, error) {
+	return c.newSocket(zmq4.DEALER, func(s *zmq4.Socket) error {
+		longest := int64(c.maxFrame)
+		if c.curve != nil {
+			longest += curveOverhead
+			if err := c.curve.server(s); err != nil {
+				return err
+			}
+		}
 		return errors.Join(
-			s.SetMaxmsgsize(int64(c.maxFrame)),
+			s.SetMaxmsgsize(longest),
 			s.SetRcvhwm(c.queueFrames),
 			s.SetSndhwm(1), // nothing is ever sent
 			s.SetBacklog(listenBacklog),
@@ -214,16 +249,16 @@ func bindError(bind string, err error) error {
 // Kind is ports.ControlZMQ.
 func (c *Channel) Kind() ports.ControlKind { return ports.ControlZMQ }
 
-// Endpoint is tcp://ADDRESS:PORT with a numeric address, as text. The caller owns the bytes.
-func (c *Channel) Endpoint() []byte { return []byte(c.endpoint) }
+// Endpoint is tcp://ADDRESS:PORT with a numeric address, as text, with CURVE ?curve=KEY behind it. The caller owns the bytes.
+func (c *Channel) Endpoint() []byte { return []byte(c.endpoint.String()) }
 
-// WaitFD is the ROUTER's descriptor (ZMQ_FD). It is edge-triggered: it becomes readable again only after Recv has answered that no frame waits.
+// WaitFD is the inbound socket's descriptor (ZMQ_FD). It is edge-triggered: it becomes readable again only after Recv has answered that no frame waits.
 // Sends go over other sockets and do not disturb it.
 func (c *Channel) WaitFD() int {
-	if c.router == nil {
+	if c.inbound == nil {
 		return -1
 	}
-	return c.routerFD
+	return c.inboundFD
 }
 
 // Close closes every socket and ends libzmq's threads. Frames that wait are dropped. Its result is the same when it is called again.
@@ -234,12 +269,15 @@ func (c *Channel) Close() error {
 			errs = append(errs, p.dealer.Close())
 			delete(c.peers, id)
 		}
-		if c.router != nil {
-			errs = append(errs, c.router.Close())
-			c.router = nil
+		if c.inbound != nil {
+			errs = append(errs, c.inbound.Close())
+			c.inbound = nil
 		}
 		if c.ctx != nil {
 			errs = append(errs, c.ctx.Term())
+		}
+		if c.curve != nil && c.curve.done != nil {
+			<-c.curve.done // the end of the context ended it
 		}
 		c.closeErr = errors.Join(errs...)
 	})

@@ -65,7 +65,7 @@ func TestConfigErrorsNameTheSetting(t *testing.T) {
 		`CONTROL_BIND "ipc:///x": want`:            {Bind: "ipc:///x", MaxFrame: 1},
 		`CONTROL_ADVERTISE "node7": want`:          {Bind: "tcp://127.0.0.1:0", Advertise: "node7", MaxFrame: 1},
 		"CONTROL_BIND tcp://203.0.113.7:0: this m": {Bind: "tcp://203.0.113.7:0", MaxFrame: 1},
-		"CONTROL_BIND " + taken.endpoint + ": another socket has this port; stop its owner, choose another port, or use port 0": {Bind: taken.endpoint, MaxFrame: 1},
+		"CONTROL_BIND " + taken.endpoint.String() + ": another socket has this port; stop its owner, choose another port, or use port 0": {Bind: taken.endpoint.String(), MaxFrame: 1},
 	} {
 		_, err := New(cfg)
 		require.ErrorContains(t, err, want)
@@ -149,10 +149,10 @@ func TestSendToDoesNotBlockWhenPeerQueueFull(t *testing.T) {
 func TestQueuesAreBounded(t *testing.T) {
 	a := newChannel(t, Config{QueueFrames: 7, MaxFrame: 12345})
 	require.NoError(t, a.Connect(bob, nowhere(t)))
-	in, err := a.router.GetRcvhwm()
+	in, err := a.inbound.GetRcvhwm()
 	require.NoError(t, err)
 	require.Equal(t, 7, in)
-	longest, err := a.router.GetMaxmsgsize()
+	longest, err := a.inbound.GetMaxmsgsize()
 	require.NoError(t, err)
 	require.Equal(t, int64(12345), longest)
 	out, err := a.peers[bob].dealer.GetSndhwm()

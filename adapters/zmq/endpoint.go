@@ -9,27 +9,50 @@ import (
 
 const scheme = "tcp://"
 
-// maxEndpointText is longer than any valid endpoint ("tcp://[" + 45 characters of IPv6 + "]:65535"). It keeps a peer's 64 KiB out of parsers and logs.
-const maxEndpointText = 64
+// curveMark stands between an endpoint's address and its public key.
+const curveMark = "?curve="
 
-// parseEndpoint reads where a peer listens: tcp://ADDRESS:PORT. The text comes from the network, so nothing but a numeric unicast address gets
-// through: libzmq would also understand ipc:// (creates files), inproc://, multicast, a source address before ';', zones, and host
-// names, which it looks up in the thread that serves all peers.
-func parseEndpoint(endpoint []byte) (netip.AddrPort, error) {
-	if len(endpoint) > maxEndpointText {
-		return netip.AddrPort{}, fmt.Errorf("%d bytes are too long: want tcp://ADDRESS:PORT", len(endpoint))
+// maxEndpointText is longer than any valid endpoint ("tcp://[" + 45 characters of IPv6 + "]:65535" + "?curve=" + key). It keeps a peer's 64 KiB out of parsers and logs.
+const maxEndpointText = 64 + len(curveMark) + keyText
+
+// endpoint is where a peer listens.
+type endpoint struct {
+	at  netip.AddrPort
+	key string // public key with CURVE, as Z85 text; "" without
+}
+
+// String is the canonical text: tcp://ADDRESS:PORT, and with CURVE ?curve=KEY.
+func (e endpoint) String() string {
+	if e.key == "" {
+		return endpointText(e.at)
 	}
-	at, err := parseAddrPort(string(endpoint))
+	return endpointText(e.at) + curveMark + e.key
+}
+
+// parseEndpoint reads where a peer listens: tcp://ADDRESS:PORT or tcp://ADDRESS:PORT?curve=KEY. The text comes from the network, so nothing but a numeric unicast
+// address gets through: libzmq would also understand ipc:// (creates files), inproc://, multicast, a source address before ';', zones, and host
+// names, which it looks up in the thread that serves all peers.
+func parseEndpoint(text []byte) (endpoint, error) {
+	if len(text) > maxEndpointText {
+		return endpoint{}, fmt.Errorf("%d bytes are too long: want tcp://ADDRESS:PORT, with CURVE %sKEY behind it", len(text), curveMark)
+	}
+	address, key, curve := strings.Cut(string(text), curveMark)
+	at, err := parseAddrPort(address)
 	if err != nil {
-		return netip.AddrPort{}, err
+		return endpoint{}, err
 	}
 	if err := checkReachable(at.Addr()); err != nil {
-		return netip.AddrPort{}, fmt.Errorf("%q: %w", endpoint, err)
+		return endpoint{}, fmt.Errorf("%q: %w", text, err)
 	}
 	if at.Port() == 0 {
-		return netip.AddrPort{}, fmt.Errorf("%q: port 0 can't be connected to", endpoint)
+		return endpoint{}, fmt.Errorf("%q: port 0 can't be connected to", text)
 	}
-	return at, nil
+	if curve {
+		if err := checkKey(key); err != nil {
+			return endpoint{}, fmt.Errorf("%q: %w", text, err)
+		}
+	}
+	return endpoint{at, key}, nil
 }
 
 // parseAddrPort reads tcp://ADDRESS:PORT with any numeric address.
@@ -78,5 +101,5 @@ func parseBind(bind string) (string, error) {
 	return endpointText(at), nil
 }
 
-// endpointText is the canonical text of an endpoint.
+// endpointText is an address as libzmq is handed it.
 func endpointText(at netip.AddrPort) string { return scheme + at.String() }

@@ -7,9 +7,13 @@ import (
 	"regexp"
 	"testing"
 
+	zmq4 "github.com/pebbe/zmq4"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
+
+// someKey is a public key (the example of ZeroMQ's manual of zmq_curve).
+const someKey = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 
 func TestParseEndpointGivesCanonicalText(t *testing.T) {
 	for text, want := range map[string]string{
@@ -20,10 +24,11 @@ func TestParseEndpointGivesCanonicalText(t *testing.T) {
 		"tcp://[FD00:0:0::0002]:80":          "tcp://[fd00::2]:80",
 		"tcp://[::ffff:10.1.2.3]:80":         "tcp://10.1.2.3:80",
 		"tcp://[2001:db8:1:2:3:4:5:6]:65535": "tcp://[2001:db8:1:2:3:4:5:6]:65535",
+		"tcp://10.1.2.3:01?curve=" + someKey: "tcp://10.1.2.3:1?curve=" + someKey,
 	} {
 		at, err := parseEndpoint([]byte(text))
 		require.NoError(t, err, "%s", text)
-		require.Equal(t, want, endpointText(at))
+		require.Equal(t, want, at.String())
 	}
 }
 
@@ -43,8 +48,8 @@ func checkParseEndpoint(t interface{ Fatalf(string, ...any) }, text []byte) {
 	if err != nil {
 		return
 	}
-	canonical := endpointText(at)
-	if !handedOver.MatchString(canonical) {
+	canonical := at.String()
+	if !handedOver.MatchString(endpointText(at.at)) {
 		t.Fatalf("%q became %q", text, canonical)
 	}
 	if again, err := parseEndpoint([]byte(canonical)); err != nil || again != at {
@@ -60,10 +65,14 @@ func TestParseEndpointProperty(t *testing.T) {
 		} else {
 			addr = netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "address")))
 		}
-		text := []byte(endpointText(netip.AddrPortFrom(addr, rapid.Uint16().Draw(t, "port"))))
+		at := endpoint{at: netip.AddrPortFrom(addr, rapid.Uint16().Draw(t, "port"))}
+		if rapid.Bool().Draw(t, "CURVE") {
+			at.key = zmq4.Z85encode(string(rapid.SliceOfN(rapid.Byte(), keyBytes, keyBytes).Draw(t, "key")))
+		}
+		text := []byte(at.String())
 		checkParseEndpoint(t, text)
-		at := rapid.IntRange(0, len(text)-1).Draw(t, "damaged at")
-		text[at] = rapid.Byte().Draw(t, "damage")
+		damaged := rapid.IntRange(0, len(text)-1).Draw(t, "damaged at")
+		text[damaged] = rapid.Byte().Draw(t, "damage")
 		checkParseEndpoint(t, text)
 	})
 }
@@ -73,6 +82,7 @@ func FuzzParseEndpoint(f *testing.F) {
 		f.Add(text)
 	}
 	f.Add([]byte("tcp://[::ffff:10.1.2.3]:80"))
+	f.Add([]byte("tcp://10.1.2.3:80?curve=" + someKey))
 	f.Fuzz(func(t *testing.T, text []byte) { checkParseEndpoint(t, text) })
 }
 

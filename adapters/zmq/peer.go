@@ -3,7 +3,6 @@ package zmq
 import (
 	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
 	zmq4 "github.com/pebbe/zmq4"
@@ -26,30 +25,33 @@ const (
 
 // peer is one peer that frames can be sent to.
 type peer struct {
-	endpoint  string // canonical
+	name      string
+	endpoint  endpoint
 	dealer    *zmq4.Socket
 	fullSince time.Time // when its queue was found full; zero when the last frame was taken
 }
 
 // Connect implements ports.ControlChannel. A peer whose endpoint is replaced loses the frames that wait for it.
 func (c *Channel) Connect(id ports.Identity, endpoint []byte) error {
-	if c.router == nil {
+	if c.inbound == nil {
 		return fmt.Errorf("control channel: %w", ports.ErrClosed)
 	}
-	at, err := parseEndpoint(endpoint)
+	to, err := parseEndpoint(endpoint)
+	if err == nil {
+		err = c.checkPeer(id, to)
+	}
 	if err != nil {
 		return fmt.Errorf("control endpoint of %q: %w", id, err)
 	}
-	canonical := endpointText(at)
 	known := c.peers[id]
-	if known != nil && known.endpoint == canonical {
+	if known != nil && known.endpoint == to {
 		return nil
 	}
-	dealer, err := c.newDealer(canonical)
+	dealer, err := c.newDealer(to)
 	if err != nil {
-		return fmt.Errorf("connecting to %q at %s: %w", id, canonical, err)
+		return fmt.Errorf("connecting to %q at %s: %w", id, to, err)
 	}
-	c.peers[id] = &peer{endpoint: canonical, dealer: dealer}
+	c.peers[id] = &peer{name: id.Name(), endpoint: to, dealer: dealer}
 	if known != nil {
 		c.closeDealer(known)
 	}
@@ -68,7 +70,7 @@ func (c *Channel) Disconnect(id ports.Identity) {
 // frames behind it would be lost.
 func (c *Channel) Send(id ports.Identity, frame []byte) ports.SendResult {
 	p, ok := c.peers[id]
-	if !ok {
+	if !ok || !c.mayReach(p) {
 		return ports.NoPeer
 	}
 	if len(frame) > c.maxFrame {
@@ -98,9 +100,9 @@ func (c *Channel) offer(p *peer, frame []byte) bool {
 
 func (c *Channel) try(p *peer, frame []byte) bool {
 	_, err := p.dealer.SendBytes(frame, zmq4.DONTWAIT)
-	if err != nil && zmq4.AsErrno(err) != zmq4.Errno(syscall.EAGAIN) {
+	if err != nil && zmq4.AsErrno(err) != errAgain {
 		if c.counters.sendErrors.Add(1) == 1 {
-			c.log.Error("libzmq refused a frame; more of them are only counted", "endpoint", p.endpoint, "error", err)
+			c.log.Error("libzmq refused a frame; more of them are only counted", "endpoint", p.endpoint.String(), "error", err)
 		}
 	}
 	return err == nil
@@ -127,9 +129,14 @@ func (c *Channel) renew(p *peer) bool {
 	return true
 }
 
-// newDealer makes a socket that connects to a canonical endpoint in the background and queues frames meanwhile.
-func (c *Channel) newDealer(endpoint string) (*zmq4.Socket, error) {
+// newDealer makes a socket that connects to an endpoint in the background and queues frames meanwhile.
+func (c *Channel) newDealer(to endpoint) (*zmq4.Socket, error) {
 	s, err := c.newSocket(zmq4.DEALER, func(s *zmq4.Socket) error {
+		if c.curve != nil {
+			if err := c.curve.client(s, to.key); err != nil {
+				return err
+			}
+		}
 		return errors.Join(
 			s.SetSndhwm(c.queueFrames),
 			s.SetRcvhwm(backwardFrames),
@@ -142,7 +149,7 @@ func (c *Channel) newDealer(endpoint string) (*zmq4.Socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Connect(endpoint); err != nil {
+	if err := s.Connect(endpointText(to.at)); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -150,6 +157,6 @@ func (c *Channel) newDealer(endpoint string) (*zmq4.Socket, error) {
 
 func (c *Channel) closeDealer(p *peer) {
 	if err := p.dealer.Close(); err != nil {
-		c.log.Error("closing a peer's socket", "endpoint", p.endpoint, "error", err)
+		c.log.Error("closing a peer's socket", "endpoint", p.endpoint.String(), "error", err)
 	}
 }

@@ -10,24 +10,29 @@ type Stats struct {
 	Renewed          uint64 // sockets replaced because their queue stayed full
 	DroppedOversize  uint64 // frames to send that were longer than Config.MaxFrame
 	DroppedMultipart uint64 // messages received in several parts
-	SendErrors       uint64 // sends that libzmq refused for another reason than a full queue
-	RecvErrors       uint64 // receives that failed for another reason than that none waits
+	// With CURVE: connections refused because their key is not authorized, and messages dropped because it no longer is.
+	RefusedKeys, DroppedUnauthorized uint64
+
+	SendErrors uint64 // sends that libzmq refused for another reason than a full queue
+	RecvErrors uint64 // receives that failed for another reason than that none waits
 }
 
 type counters struct {
-	sent, received, full, renewed, droppedOversize, droppedMultipart, sendErrors, recvErrors atomic.Uint64
+	sent, received, full, renewed, droppedOversize, droppedMultipart, refusedKeys, droppedUnauthorized, sendErrors, recvErrors atomic.Uint64
 }
 
 // Stats may be called from any goroutine.
 func (c *Channel) Stats() Stats {
 	return Stats{
-		Sent:             c.counters.sent.Load(),
-		Received:         c.counters.received.Load(),
-		Full:             c.counters.full.Load(),
-		Renewed:          c.counters.renewed.Load(),
-		DroppedOversize:  c.counters.droppedOversize.Load(),
-		DroppedMultipart: c.counters.droppedMultipart.Load(),
-		SendErrors:       c.counters.sendErrors.Load(),
-		RecvErrors:       c.counters.recvErrors.Load(),
+		Sent:                c.counters.sent.Load(),
+		Received:            c.counters.received.Load(),
+		Full:                c.counters.full.Load(),
+		Renewed:             c.counters.renewed.Load(),
+		DroppedOversize:     c.counters.droppedOversize.Load(),
+		DroppedMultipart:    c.counters.droppedMultipart.Load(),
+		RefusedKeys:         c.counters.refusedKeys.Load(),
+		DroppedUnauthorized: c.counters.droppedUnauthorized.Load(),
+		SendErrors:          c.counters.sendErrors.Load(),
+		RecvErrors:          c.counters.recvErrors.Load(),
 	}
 }
