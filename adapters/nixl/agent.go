@@ -164,16 +164,5 @@ func newPeerName(id ports.Identity) peerName { return peerName(C.CString(string(
 
 func freePeerName(n peerName) { C.free(unsafe.Pointer(n)) }
 
-// bell wakes the engine's thread.
-type bell struct {
-	c C.kvn_bell
-}
-
-// ring makes the present or the next wait return. Any thread.
-func (b *bell) ring() { C.kvn_bell_ring(&b.c) }
-
-// wait blocks the calling thread until the bell was rung since its last wait, at most so many nanoseconds; below 0 without limit.
-func (b *bell) wait(nanoseconds int64) { C.kvn_bell_wait(&b.c, C.int64_t(nanoseconds)) }
-
 // preciseSleep makes the calling thread's timed waits end on time.
 func preciseSleep() { C.kvn_precise_sleep() }

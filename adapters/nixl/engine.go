@@ -122,6 +122,7 @@ func New(cfg Config) (*Engine, error) {
 		registrations: make(map[*registration]struct{}),
 		work:          workQueue{limit: maxUnsentBytes},
 		inbox:         inbox{limit: maxUnreadBytes},
+		bell:          newBell(),
 		ended:         make(chan struct{}),
 	}
 	if e.logger == nil {

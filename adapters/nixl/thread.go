@@ -44,8 +44,11 @@ func (e *Engine) run(opened chan<- error) {
 			e.endErr = e.shutDown()
 			return
 		}
-		if pause != 0 {
-			e.bell.wait(int64(pause))
+		switch {
+		case pause == untilRung:
+			e.bell.wait()
+		case pause != 0:
+			e.bell.waitFor(pause)
 		}
 	}
 }
