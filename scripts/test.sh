@@ -19,6 +19,9 @@ scripts/lint.sh
 say "build without cgo: core, ports, simulator"
 CGO_ENABLED=0 go build ./core/... ./ports/... ./adapters/sim/...
 
+say "build for GPU memory: no GPU, no CUDA install"
+scripts/build-cuda.sh
+
 say "tests, race detector on"
 go test -race -skip "^$real_test\$" ./...
 

@@ -20,7 +20,7 @@ import (
 // block is registered memory outside the Go heap.
 type block struct{ bytes []byte }
 
-func newBlock(t *testing.T, n int) block {
+func newBlock(t testing.TB, n int) block {
 	b, err := host.Allocate(uint64(n))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, host.Free(b)) })
@@ -46,7 +46,7 @@ func testConfig() config.Config {
 	return c
 }
 
-func connect(t *testing.T, a, b *wiring.Node) {
+func connect(t testing.TB, a, b *wiring.Node) {
 	d, err := b.Describe()
 	require.NoError(t, err)
 	parsed, err := agent.ParseAgentDesc(d.Append(nil))
@@ -56,7 +56,7 @@ func connect(t *testing.T, a, b *wiring.Node) {
 	require.True(t, report.Bounce, report.Reason)
 }
 
-func pair(t *testing.T, p wiring.Params) (a, b *wiring.Node) {
+func pair(t testing.TB, p wiring.Params) (a, b *wiring.Node) {
 	p.Name = "a"
 	a, err := wiring.New(p)
 	require.NoError(t, err)
@@ -70,9 +70,13 @@ func pair(t *testing.T, p wiring.Params) (a, b *wiring.Node) {
 
 // TestTransferBothPaths moves pages in random order over both paths, checks every byte, and takes the memory back.
 func TestTransferBothPaths(t *testing.T) {
+	notifications := testConfig()
+	notifications.Control = config.ControlNIXL
 	for name, p := range map[string]wiring.Params{
-		"memory": {Config: testConfig(), World: wiring.NewWorld(), BounceRequired: true},
-		"nixl":   {Config: testConfig(), BounceRequired: true},
+		"memory":                    {Config: testConfig(), World: wiring.NewWorld(), BounceRequired: true},
+		"memory over notifications": {Config: notifications, World: wiring.NewWorld(), BounceRequired: true},
+		"nixl":                      {Config: testConfig(), BounceRequired: true},
+		"nixl over notifications":   {Config: notifications, BounceRequired: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := pair(t, p)

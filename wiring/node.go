@@ -12,23 +12,45 @@ import (
 	"github.com/kvbounce/kvbounce/adapters/zmq"
 	"github.com/kvbounce/kvbounce/core/agent"
 	"github.com/kvbounce/kvbounce/core/config"
+	"github.com/kvbounce/kvbounce/core/session"
 	"github.com/kvbounce/kvbounce/ports"
+)
+
+// What an agent could not be made for, for errors.Is.
+var (
+	ErrEngine  = errors.New("transfer engine")
+	ErrControl = errors.New("control channel")
 )
 
 // Params are what an agent is made from.
 type Params struct {
 	// Name is the agent's name: 1 to 200 bytes of UTF-8 without NUL and '#'. Each New draws a fresh incarnation of it.
 	Name string
-	// Config are the settings; config.FromEnv and config.Default make them. New validates a copy.
+	// Config are the settings; ReadSettings and config.Default make them. New validates a copy.
 	Config config.Config
+	// Place is where the application's memory is, and so the arena: host memory, or the memory of a GPU in a build with the tag cuda. Memory elsewhere goes directly.
+	Place ports.Place
+	// CUDA says how copies use a GPU.
+	CUDA CUDAParams
 	// World, unless nil, makes the engine and the control channel in-process ones: agents reach only those of the same World, and NIXL is not needed.
 	World *sim.World
 	// BounceRequired makes New fail when bounce is enabled and can't start. Otherwise the agent then stays on the direct path, with a warning.
 	BounceRequired bool
 	// OnNotify takes peers' application notifications, in the reactor: it must not block.
 	OnNotify func(from ports.Identity, message []byte)
+	// FailStop is called once, in the reactor, when memory of the application is still in doubt at RETIREMENT_DEADLINE, or at CLOSE_DEADLINE of Close. nil: the report goes to standard error and the process
+	// ends with ExitFailStop.
+	FailStop func(session.Report)
 	// Log takes what an operator should know. nil: slog.Default().
 	Log *slog.Logger
+}
+
+// CUDAParams say how copies use a GPU, so that something is left for a model (docs/gpu.md has measurements).
+type CUDAParams struct {
+	// MaxBlocks caps the blocks of 256 threads of one copy. 0 means six for each multiprocessor.
+	MaxBlocks int
+	// HighPriority lets copies start ahead of kernels that wait on streams of normal priority.
+	HighPriority bool
 }
 
 // Node is a running agent: an Agent and the reactor that drives it.
@@ -38,10 +60,10 @@ type Node struct {
 }
 
 // Close fails what is in progress, waits for evidence that nothing of it can touch memory any more, at most for CLOSE_DEADLINE, and gives everything
-// back. With something in doubt it returns agent.ErrInDoubt and leaves the arena mapped and registered. A second call returns what the first did.
+// back. With only blocks of the arena in doubt it returns agent.ErrInDoubt and leaves the arena mapped and registered; with memory of the application in doubt it fail-stops. A second call returns what the first did.
 func (n *Node) Close() error { return n.runner.close() }
 
-// New makes an agent over host memory and starts its reactor. Without a World its engine is NIXL's.
+// New makes an agent and starts its reactor. Without a World its engine is NIXL's.
 func New(p Params) (*Node, error) {
 	a, err := build(p)
 	if err != nil {
@@ -56,15 +78,22 @@ type assembly struct {
 	clock ports.Clock
 	waker *waker
 	cfg   config.Config
+	spin  int // see runner
 }
 
 func (a *assembly) start() *Node {
-	return &Node{Agent: a.agent, runner: startRunner(a.agent, a.clock, a.waker, a.cfg.CloseDeadline)}
+	return &Node{Agent: a.agent, runner: startRunner(a)}
 }
 
 func build(p Params) (*assembly, error) {
+	if p.World != nil && p.Place.Kind != ports.Host {
+		return nil, fmt.Errorf("Params.Place is %s, allowed with a World is %s", p.Place, ports.Place{})
+	}
 	if p.Log == nil {
 		p.Log = slog.Default()
+	}
+	if p.FailStop == nil {
+		p.FailStop = failStop
 	}
 	warnings, err := p.Config.Validate()
 	if err != nil {
@@ -73,6 +102,7 @@ func build(p Params) (*assembly, error) {
 	for _, w := range warnings {
 		p.Log.Warn(w)
 	}
+	p.Log = limitLog(p.Log, p.Config.LogRate)
 	w, err := newWaker()
 	if err != nil {
 		return nil, err
@@ -85,7 +115,7 @@ func build(p Params) (*assembly, error) {
 	}
 	o := agent.Options{
 		Identity: id, StartedUnixNS: uint64(time.Now().UnixNano()), Config: p.Config, Clock: clock, Rand: random, Wake: w.wake,
-		Log: p.Log.With("agent", p.Name), BounceRequired: p.BounceRequired, OnNotify: p.OnNotify,
+		Log: p.Log.With("agent", p.Name), BounceRequired: p.BounceRequired, OnNotify: p.OnNotify, FailStop: p.FailStop,
 	}
 	if err := open(p, w, &o); err != nil {
 		w.close()
@@ -96,32 +126,46 @@ func build(p Params) (*assembly, error) {
 		w.close()
 		return nil, err
 	}
-	if o.Control != nil {
+	if a.BounceEnabled() {
 		if fd := o.Control.WaitFD(); fd >= 0 {
-			w.watch(fd)
+			if err := w.watch(fd); err != nil {
+				err = errors.Join(err, a.Finish())
+				w.close()
+				return nil, err
+			}
 		}
 	}
-	return &assembly{agent: a, clock: clock, waker: w, cfg: p.Config}, nil
+	spin := spinTurns
+	if p.Place.Kind == ports.Device {
+		spin = deviceSpinTurns
+	}
+	return &assembly{agent: a, clock: clock, waker: w, cfg: p.Config, spin: spin}, nil
 }
 
 // open makes the ports that the settings ask for. On an error none stays open.
 func open(p Params, w *waker, o *agent.Options) (err error) {
 	if o.Engine, err = openEngine(p, w, o.Identity); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrEngine, err)
 	}
 	if !p.Config.Enable {
 		return nil
 	}
 	// Without its channel or copy device an agent can still transfer directly, unless bounce is required. Never without the encryption that was asked for.
-	if o.Control, err = openControl(p, w, o.Identity); err != nil {
-		return giveUp(p, o, fmt.Errorf("control channel: %w", err))
+	if err := openControl(p, w, o); err != nil {
+		return giveUp(p, o, fmt.Errorf("%w: %w", ErrControl, err))
 	}
-	compute, err := host.New(host.Config{Contexts: p.Config.CopyStreams, Wake: w.wake})
-	if err != nil {
-		return giveUp(p, o, fmt.Errorf("copy workers: %w", err))
+	if o.Compute, err = openCompute(p, w); err != nil {
+		return giveUp(p, o, fmt.Errorf("copy device: %w", err))
 	}
-	o.Compute = compute
 	return nil
+}
+
+// openCompute opens what copies in the application's memory.
+func openCompute(p Params, w *waker) (ports.GpuCompute, error) {
+	if p.Place.Kind == ports.Device {
+		return openCUDA(p)
+	}
+	return port[ports.GpuCompute](host.New(host.Config{Contexts: p.Config.CopyStreams, Wake: w.wake}))
 }
 
 // giveUp leaves an agent without bounce, or without anything when bounce is required.
@@ -141,7 +185,11 @@ func openEngine(p Params, w *waker, id ports.Identity) (ports.TransferEngine, er
 	if p.World != nil {
 		return port[ports.TransferEngine](sim.NewEngine(p.World, id, w.wake))
 	}
-	return port[ports.TransferEngine](nixl.New(nixl.Config{Identity: id, Wake: w.wake, Logger: p.Log}))
+	cfg := nixl.Config{Identity: id, Memory: p.Place.Kind, Wake: w.wake, Logger: p.Log}
+	if p.Place.Kind == ports.Device {
+		return openDeviceEngine(cfg, p.Place.Device)
+	}
+	return port[ports.TransferEngine](nixl.New(cfg))
 }
 
 // port turns an adapter and its constructor's error into a port: nil, not a nil adapter, after an error.
@@ -153,17 +201,18 @@ func port[P any, A any](adapter A, err error) (P, error) {
 	return any(adapter).(P), nil
 }
 
-// openControl opens the control channel that the settings name.
-func openControl(p Params, w *waker, id ports.Identity) (ports.ControlChannel, error) {
-	if p.Config.CurveSecretKeyFile != "" {
-		return nil, errors.New("CURVE_SECRET_KEY_FILE is set, but this version's channels do not speak CURVE: unset it and CURVE_AUTHORIZED_KEYS_DIR")
+// openControl opens the control channel that the settings name. Agents of a World have the World's own unless the settings say notifications.
+func openControl(p Params, w *waker, o *agent.Options) (err error) {
+	switch {
+	case p.Config.Control == config.ControlNIXL:
+		return openNotify(p, o)
+	case p.World != nil:
+		o.Control, err = port[ports.ControlChannel](sim.NewControl(p.World, sim.ControlConfig{Identity: o.Identity, Wake: w.wake, FrameLimit: int(p.Config.MaxFrameSize)}))
+	default:
+		o.Control, err = port[ports.ControlChannel](zmq.New(zmq.Config{
+			Bind: p.Config.ControlBind, Advertise: p.Config.ControlAdvertise, MaxFrame: int(p.Config.MaxFrameSize),
+			CurveSecretKeyFile: p.Config.CurveSecretKeyFile, CurveAuthorizedKeysDir: p.Config.CurveAuthorizedKeysDir, Logger: p.Log,
+		}))
 	}
-	if p.World != nil {
-		return port[ports.ControlChannel](sim.NewControl(p.World, sim.ControlConfig{Identity: id, Wake: w.wake, FrameLimit: int(p.Config.MaxFrameSize)}))
-	}
-	switch p.Config.Control {
-	case config.ControlZMQ:
-		return port[ports.ControlChannel](zmq.New(zmq.Config{Bind: p.Config.ControlBind, Advertise: p.Config.ControlAdvertise, MaxFrame: int(p.Config.MaxFrameSize), Logger: p.Log}))
-	}
-	return nil, fmt.Errorf("CONTROL is %q, which this build does not have: allowed is %q", p.Config.Control, config.ControlZMQ)
+	return err
 }

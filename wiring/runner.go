@@ -10,8 +10,12 @@ import (
 	"github.com/kvbounce/kvbounce/ports"
 )
 
-// spinTurns is how many turns without work the reactor takes before it sleeps: an answer often comes within microseconds.
-const spinTurns = 64
+// How many turns without work the reactor takes before it sleeps: an answer often comes within microseconds. On a GPU everything that it waits for does, the next turn costs one
+// or two of them, and no other thread of the agent's needs the processor.
+const (
+	spinTurns       = 64
+	deviceSpinTurns = 1000
+)
 
 // runner is the reactor's goroutine.
 type runner struct {
@@ -19,6 +23,7 @@ type runner struct {
 	clock    ports.Clock
 	waker    *waker
 	deadline time.Duration // of closing
+	spin     int           // turns
 
 	closing sync.Once
 	stop    chan struct{}
@@ -26,8 +31,8 @@ type runner struct {
 	err     error // valid after done
 }
 
-func startRunner(a *agent.Agent, clock ports.Clock, w *waker, closeDeadline time.Duration) *runner {
-	r := &runner{agent: a, clock: clock, waker: w, deadline: closeDeadline, stop: make(chan struct{}), done: make(chan struct{})}
+func startRunner(a *assembly) *runner {
+	r := &runner{agent: a.agent, clock: a.clock, waker: a.waker, deadline: a.cfg.CloseDeadline, spin: a.spin, stop: make(chan struct{}), done: make(chan struct{})}
 	go r.run()
 	return r
 }
@@ -36,7 +41,6 @@ func (r *runner) run() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(r.done)
-	// Adapters that are left open in doubt may still call wake, which touches the descriptor only while the reactor sleeps.
 	defer r.waker.close()
 	preciseTimers()
 	closeBy := ports.Never
@@ -60,7 +64,7 @@ func (r *runner) run() {
 			idle = 0
 			continue
 		}
-		if idle++; idle <= spinTurns {
+		if idle++; idle <= r.spin {
 			continue
 		}
 		r.sleep(min(next, closeBy))

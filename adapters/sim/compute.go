@@ -126,12 +126,16 @@ func (c *Compute) launch(runs ports.Runs, block uint64, scatter bool) (ports.Eve
 	case c.free == 0:
 		return nil, ports.ErrBusy
 	}
-	fate := CopyFate(w.fate(LaunchOne, c.cfg.Agent, ""))
+	fate := CopyFate(w.fate(Point{Kind: LaunchOne, Agent: c.cfg.Agent}))
 	j := &copying{compute: c, id: w.newID(), runs: runs, block: block, scatter: scatter}
 	for _, r := range runs.Runs {
 		j.bytes += uint64(r.Piece) * uint64(r.Pieces)
 	}
-	w.trace(Event{Kind: CopyLaunched, Detail: uint8(fate), Agent: c.cfg.Agent, ID: j.id, Addr: block, Bytes: j.bytes, Runs: runs.Runs})
+	launched := Event{Kind: GatherLaunched, Detail: uint8(fate), Agent: c.cfg.Agent, ID: j.id, Addr: block, Bytes: j.bytes, Runs: runs.Runs, Index: runs.Index}
+	if scatter {
+		launched.Kind = ScatterLaunched
+	}
+	w.trace(launched)
 	cost := w.cfg.Timing.Copy
 	start := func(late bool, atEnd ports.CopyStatus) {
 		j.atEnd = atEnd
@@ -143,8 +147,10 @@ func (c *Compute) launch(runs ports.Runs, block uint64, scatter bool) (ports.Eve
 	}
 	switch fate {
 	case CopyRefused:
+		w.toldByte(c.cfg.Agent, 'l', 1)
 		return nil, ports.ErrBusy
 	case CopyNotLaunched:
+		w.toldByte(c.cfg.Agent, 'l', 2)
 		return nil, fmt.Errorf("%w: %w", ports.ErrNotLaunched, errCopyInjected)
 	case CopySucceeds:
 		start(false, ports.CopyDone)
@@ -158,6 +164,7 @@ func (c *Compute) launch(runs ports.Runs, block uint64, scatter bool) (ports.Eve
 	case CopyHangs:
 	}
 	c.free--
+	w.live(j)
 	return j, nil
 }
 
@@ -178,7 +185,7 @@ func (j *copying) tell(w *World, status ports.CopyStatus, reason error) {
 
 // happen copies at most Config.MoveBytes, and comes back for the rest.
 func (j *copying) happen(w *World) {
-	e := Event{Kind: CopyRuns, Agent: j.compute.cfg.Agent, ID: j.id, From: j.done, Addr: j.block, Bytes: min(w.cfg.MoveBytes, j.bytes-j.done), Runs: j.runs.Runs}
+	e := Event{Kind: CopyRuns, Agent: j.compute.cfg.Agent, ID: j.id, From: j.done, Addr: j.block, Bytes: min(w.cfg.MoveBytes, j.bytes-j.done), Runs: j.runs.Runs, Index: j.runs.Index}
 	if j.scatter {
 		e.Detail = 1
 	}
@@ -243,6 +250,7 @@ func (j *copying) Status() ports.CopyStatus {
 		j.seen = true
 		j.compute.free++
 	}
+	w.toldByte(j.compute.cfg.Agent, 'c', byte(j.status))
 	return j.status
 }
 

@@ -196,15 +196,19 @@ func (c *Control) Send(peer ports.Identity, bytes []byte) ports.SendResult {
 	w.mu.Lock()
 	defer w.leave()
 	l := c.links[peer]
-	if l == nil {
-		return ports.NoPeer
+	if l == nil || l.queued >= c.queue {
+		result := ports.NoPeer
+		if l != nil {
+			result = ports.Full
+		}
+		w.toldByte(c.id, 's', byte(result))
+		w.trace(Event{Kind: FrameNotTaken, Detail: uint8(result), Agent: c.id, Peer: peer, Bytes: uint64(len(bytes)), Data: bytes})
+		return result
 	}
-	if l.queued >= c.queue {
-		return ports.Full
-	}
-	fate := FrameFate(w.fate(SendFrame, c.id, peer))
+	fate := FrameFate(w.fate(Point{Kind: SendFrame, Agent: c.id, Peer: peer, Frame: bytes}))
 	f := &frame{id: w.newID(), link: l}
 	w.trace(Event{Kind: FrameSent, Detail: uint8(fate), Agent: c.id, Peer: peer, ID: f.id, Bytes: uint64(len(bytes)), Data: bytes})
+	w.toldByte(c.id, 's', yes(fate == FrameRefused))
 	if fate == FrameRefused {
 		return ports.Full
 	}
@@ -271,6 +275,7 @@ func (c *Control) Recv(buf []byte) (frame []byte, key string, ok bool) {
 		c.box.waiting = c.box.waiting[1:]
 		f.link.queued--
 		if len(f.bytes) <= c.limit {
+			w.told(c.id, 'r', f.bytes)
 			return append(buf[:0], f.bytes...), "", true
 		}
 		w.trace(f.event(FrameDropped)) // it waited for a successor whose limit is lower

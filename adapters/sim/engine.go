@@ -164,6 +164,7 @@ func (e *Engine) Progress() (moved bool) {
 	defer e.w.leave()
 	e.w.drive()
 	moved, e.moved = e.moved, false
+	e.w.toldByte(e.id, 'p', yes(moved))
 	return moved
 }
 
@@ -199,12 +200,13 @@ func (e *Engine) Notify(peer ports.Identity, message []byte) error {
 	if _, ok := e.peers[peer]; !ok {
 		return fmt.Errorf("notify %s: %w", peer, ports.ErrUnknownPeer)
 	}
-	fate := FrameFate(w.fate(SendNotify, e.id, peer))
+	fate := FrameFate(w.fate(Point{Kind: SendNotify, Agent: e.id, Peer: peer, Frame: message}))
 	n := &notification{id: w.newID(), from: e.id, to: peer}
 	w.trace(Event{Kind: NotifySent, Detail: uint8(fate), Agent: e.id, Peer: peer, ID: n.id, Bytes: uint64(len(message)), Data: message})
 	way := w.cfg.Timing.Frame.Base + w.cfg.Timing.Frame.bytes(uint64(len(message)))
 	switch fate {
 	case FrameRefused:
+		w.toldByte(e.id, 'n', 1)
 		return fmt.Errorf("notify %s: the simulated engine refuses", peer)
 	case FrameLost:
 		return nil
@@ -242,5 +244,6 @@ func (e *Engine) RecvNotify() (from ports.Identity, message []byte, ok bool) {
 	n := e.inbox[0]
 	e.inbox[0] = nil
 	e.inbox = e.inbox[1:]
+	e.w.told(e.id, 'm', n.bytes)
 	return n.from, n.bytes, true
 }

@@ -13,6 +13,7 @@ type Point struct {
 	Kind  PointKind
 	Agent ports.Identity // who acts
 	Peer  ports.Identity // towards whom; "" if nobody
+	Frame []byte         // of SendFrame and SendNotify: the bytes, only until Choose returns
 }
 
 // PointKind is a kind of Point.
@@ -106,9 +107,7 @@ func (w *World) choose(p Point, n int) int {
 }
 
 // fate asks at a point whose kind has fixed options.
-func (w *World) fate(kind PointKind, agent, peer ports.Identity) uint8 {
-	return uint8(w.choose(Point{Kind: kind, Agent: agent, Peer: peer}, options[kind]))
-}
+func (w *World) fate(p Point) uint8 { return uint8(w.choose(p, options[p.Kind])) }
 
 // Fault is one way in which things go wrong at random.
 type Fault struct {

@@ -39,6 +39,9 @@ func (w *World) View(addr, bytes uint64) ([]byte, error) { return w.memory.view(
 // allocation may have 64 GiB, and what belongs to an address is found at once.
 const spaceBits = 36
 
+// AllocationOf is the number, from 1, of the Allocate that an address of a virtual world belongs to, whether or not that was made.
+func AllocationOf(addr uint64) int { return int(addr >> spaceBits) }
+
 // spaces is the memory of all simulated agents: one range of addresses for all, so that an address tells whose memory it is.
 type spaces struct {
 	mu          sync.RWMutex

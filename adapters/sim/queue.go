@@ -21,16 +21,27 @@ type queue struct {
 	tied []entry // scratch of pop
 }
 
+// stale reports that the entry is an alarm that was set anew, or stopped, since.
+func (e entry) stale() bool {
+	a, ok := e.do.(*Alarm)
+	return ok && a.seq != e.seq
+}
+
 func (q *queue) nextAt() ports.Instant {
+	for len(q.heap) > 0 && q.heap[0].stale() {
+		q.removeFirst()
+	}
 	if len(q.heap) == 0 {
 		return ports.Never
 	}
 	return q.heap[0].at
 }
 
-func (q *queue) push(at ports.Instant, do action) {
+// push returns the entry's number.
+func (q *queue) push(at ports.Instant, do action) uint64 {
 	q.seq++
 	q.insert(entry{at: at, seq: q.seq, do: do})
+	return q.seq
 }
 
 // pop removes the earliest entry. Where several are of that instant, choose, unless it is nil, says which, by a number below how many there are, in the order in
@@ -47,6 +58,7 @@ func (q *queue) pop(choose func(n int) int) (do action, at ports.Instant, ok boo
 	for q.nextAt() == first.at {
 		tied = append(tied, q.removeFirst())
 	}
+	q.tied = tied // still queued, for who looks now
 	chosen := choose(len(tied))
 	do = tied[chosen].do
 	for i, e := range tied {
@@ -55,7 +67,7 @@ func (q *queue) pop(choose func(n int) int) (do action, at ports.Instant, ok boo
 		}
 	}
 	clear(tied)
-	q.tied = tied
+	q.tied = tied[:0]
 	return do, first.at, true
 }
 

@@ -47,6 +47,11 @@ func (w *World) Randomness(name string) ports.Randomness {
 	return r
 }
 
+// NewRandomness is the stream that a World of this seed would give this name.
+func NewRandomness(seed uint64, name string) ports.Randomness {
+	return NewVirtual(Config{Seed: seed}).Randomness(name)
+}
+
 // randomness is a stream for any goroutine.
 type randomness struct{ state atomic.Uint64 }
 

@@ -15,6 +15,7 @@ type EventKind uint8
 // The kinds of events. For each: what Detail is, and which other fields are set.
 const (
 	FrameSent          EventKind = iota // FrameFate; Peer, ID, Bytes, Data
+	FrameNotTaken                       // ports.SendResult; Peer, Bytes, Data: the peer is not connected, or its queue is full
 	FrameDelivered                      // 0; Peer is the sender, ID, Bytes
 	FrameDropped                        // 0; as FrameDelivered: nobody waits at the endpoint any more, the sender gave up, or it is too large
 	NotifySent                          // as FrameSent
@@ -22,13 +23,15 @@ const (
 	NotifyDropped                       // as FrameDropped
 	MemoryRegistered                    // 0; Addr, Bytes, once for each range
 	MemoryDeregistered                  // 0; Addr, Bytes, once for each range
+	TransferRange                       // 1 for a read; Peer, ID, From, Addr, Bytes: a range that it may copy, once for each before TransferPosted
 	TransferPosted                      // TransferFate; Peer, ID, Bytes
 	TransferRejected                    // ports.TransferStatus; Peer, ID: it could not be posted
 	TransferMoves                       // 1 for a read; Peer, ID, From, Addr, Bytes: these bytes are copied now, once for each contiguous part
 	TransferTold                        // ports.TransferStatus; Peer, ID: what Status answers from now on
 	TransferReleased                    // 0; Peer, ID
-	CopyLaunched                        // CopyFate; ID, Addr (of the block), Bytes, Runs
-	CopyRuns                            // 1 for a scatter; ID, Addr, Bytes, Runs: these bytes are copied now
+	GatherLaunched                      // CopyFate; ID, Addr (of the block), Bytes, Runs, Index
+	ScatterLaunched                     // as GatherLaunched
+	CopyRuns                            // 1 for a scatter; ID, From (bytes copied before), Addr, Bytes, Runs, Index: these bytes are copied now
 	CopyTold                            // ports.CopyStatus; ID: what Status answers from now on
 	PortClosed                          // 0
 	Called                              // 0; Data: the name that Schedule was given
@@ -37,8 +40,8 @@ const (
 
 // String names the kind as logs print it.
 func (k EventKind) String() string {
-	return name(k, "frame-sent", "frame-delivered", "frame-dropped", "notify-sent", "notify-delivered", "notify-dropped", "registered", "deregistered",
-		"transfer-posted", "transfer-rejected", "transfer-moves", "transfer-told", "transfer-released", "copy-launched", "copy-runs", "copy-told", "closed", "called")
+	return name(k, "frame-sent", "frame-not-taken", "frame-delivered", "frame-dropped", "notify-sent", "notify-delivered", "notify-dropped", "registered", "deregistered",
+		"transfer-range", "transfer-posted", "transfer-rejected", "transfer-moves", "transfer-told", "transfer-released", "gather-launched", "scatter-launched", "copy-runs", "copy-told", "closed", "called")
 }
 
 // Event is something that happened in a World.
@@ -54,6 +57,7 @@ type Event struct {
 	Bytes  uint64
 	Data   []byte // only until Trace returns
 	Runs   []ports.Run
+	Index  []uint32 // of Runs
 }
 
 // String is one line for a log.
@@ -112,6 +116,9 @@ func (d *Digest) Add(e Event) {
 		for _, field := range [...]uint64{run.Offset, run.Addr, uint64(run.Stride), uint64(run.Piece), uint64(run.Pieces), uint64(run.Step), uint64(run.Table)} {
 			r = binary.LittleEndian.AppendUint64(r, field)
 		}
+	}
+	for _, i := range e.Index {
+		r = binary.LittleEndian.AppendUint32(r, i)
 	}
 	r = binary.LittleEndian.AppendUint32(r, uint32(len(e.Data)))
 	d.record = append(r, e.Data...)

@@ -44,9 +44,10 @@ func (e *Engine) post(peer ports.Identity, local, remote []ports.Descriptor, rea
 		t.status, t.err = ports.FailedNothingPosted, fmt.Errorf("%w: %w", ports.ErrNothingPosted, err)
 		w.trace(Event{Kind: TransferRejected, Detail: uint8(t.status), Agent: e.id, Peer: peer, ID: t.id})
 	} else {
-		t.start(w, TransferFate(w.fate(PostOne, e.id, peer)))
+		t.start(w, TransferFate(w.fate(Point{Kind: PostOne, Agent: e.id, Peer: peer})))
 	}
 	t.answered, t.reason = t.status, t.err
+	w.live(t)
 	return t
 }
 
@@ -83,6 +84,11 @@ func (t *transfer) accept(local, remote []ports.Descriptor) error {
 
 // start plans what the fate says.
 func (t *transfer) start(w *World, fate TransferFate) {
+	if w.cfg.Trace != nil {
+		for _, p := range t.pieces {
+			w.trace(t.event(TransferRange, p.local, p.remote))
+		}
+	}
 	w.trace(Event{Kind: TransferPosted, Detail: uint8(fate), Agent: t.owner.id, Peer: t.peer, ID: t.id, Bytes: t.left})
 	cost := w.cfg.Timing.Transfer
 	part := 1 + w.random.below(t.left)
@@ -153,7 +159,7 @@ func (t *transfer) tell(w *World, status ports.TransferStatus, reason error) {
 // happen moves at most Config.MoveBytes, and comes back for the rest.
 func (t *transfer) happen(w *World) {
 	if t.owner.closed && !t.orphan {
-		if OrphanFate(w.fate(OrphanMoves, t.owner.id, t.peer)) == OrphanStops {
+		if OrphanFate(w.fate(Point{Kind: OrphanMoves, Agent: t.owner.id, Peer: t.peer})) == OrphanStops {
 			return
 		}
 		t.orphan = true
@@ -205,22 +211,24 @@ func (t *transfer) move(w *World, most uint64) error {
 	return nil
 }
 
-func (t *transfer) copy(w *World, local, remote ports.Descriptor) error {
-	from, to := local, remote
-	e := Event{Kind: TransferMoves, Agent: t.owner.id, Peer: t.peer, ID: t.id, Bytes: local.Bytes}
+// event is about bytes that are copied from one range to the other.
+func (t *transfer) event(kind EventKind, local, remote ports.Descriptor) Event {
 	if t.read {
-		from, to = remote, local
-		e.Detail = 1
+		return Event{Kind: kind, Detail: 1, Agent: t.owner.id, Peer: t.peer, ID: t.id, From: remote.Addr, Addr: local.Addr, Bytes: local.Bytes}
 	}
-	source, err := w.memory.view(from.Addr, from.Bytes)
+	return Event{Kind: kind, Agent: t.owner.id, Peer: t.peer, ID: t.id, From: local.Addr, Addr: remote.Addr, Bytes: local.Bytes}
+}
+
+func (t *transfer) copy(w *World, local, remote ports.Descriptor) error {
+	e := t.event(TransferMoves, local, remote)
+	source, err := w.memory.view(e.From, e.Bytes)
 	if err != nil {
 		return err
 	}
-	destination, err := w.memory.view(to.Addr, to.Bytes)
+	destination, err := w.memory.view(e.Addr, e.Bytes)
 	if err != nil {
 		return err
 	}
-	e.From, e.Addr = from.Addr, to.Addr
 	w.trace(e)
 	copy(destination, source)
 	w.moved += local.Bytes
@@ -234,6 +242,7 @@ func (t *transfer) Status() ports.TransferStatus {
 	defer w.leave()
 	w.drive()
 	t.answer()
+	w.toldByte(t.owner.id, 't', byte(t.answered))
 	return t.answered
 }
 

@@ -41,6 +41,8 @@ type Config struct {
 	// Trace, unless nil, is told of every event, before the memory that it is about is touched. It must not call the World, except for View, nor keep the
 	// event's slices.
 	Trace func(Event)
+	// Observe keeps what AppendState needs. It costs time.
+	Observe bool
 }
 
 // World is what all agents of a simulation share. Its methods may be called from any goroutine, except where they say otherwise.
@@ -58,8 +60,10 @@ type World struct {
 	boxes     map[string]*mailbox        // by endpoint
 	endpoints uint64                     // endpoints that were made up
 	rung      []*bell
-	moved     uint64          // bytes that were moved, ever
-	order     func(n int) int // asks the Chooser which of n events of one instant happens first; nil: the first
+	histories map[ports.Identity]*history // what each agent was told; only with Config.Observe
+	answering []describer                 // transfers and copies that will be asked; likewise
+	moved     uint64                      // bytes that were moved, ever
+	order     func(n int) int             // asks the Chooser which of n events of one instant happens first; nil: the first
 }
 
 // NewVirtual makes a world with virtual time, which begins at 0, and simulated memory. All calls to a virtual world and its ports must come from one goroutine at a time.
@@ -81,6 +85,7 @@ func newWorld(cfg Config, clock ports.Clock, memory memory) *World {
 	w := &World{cfg: cfg, clock: clock, memory: memory, random: newStream(cfg.Seed, "world")}
 	w.engines = make(map[ports.Identity]*Engine)
 	w.boxes = make(map[string]*mailbox)
+	w.histories = make(map[ports.Identity]*history)
 	if cfg.ChooseOrder && cfg.Chooser != nil {
 		w.order = func(n int) int { return w.choose(Point{Kind: NextEvent}, n) }
 	}
@@ -150,6 +155,49 @@ type scheduled struct {
 func (s *scheduled) happen(w *World) {
 	w.trace(Event{Kind: Called, Data: []byte(s.name)})
 	w.ring(&s.call)
+}
+
+// Alarm is a call of the driver's own that comes again and again, such as an agent's turns. Virtual time only.
+type Alarm struct {
+	w    *World
+	name []byte
+	call bell
+	seq  uint64 // of its entry in the queue; 0: it is not set
+	at   ports.Instant
+}
+
+// NewAlarm makes an alarm that is not set. The name is for the trace.
+func (w *World) NewAlarm(name string, call func()) *Alarm {
+	w.mustBeVirtual()
+	return &Alarm{w: w, name: []byte(name), call: bell{wake: call}}
+}
+
+// Set has the alarm ring at an instant, in order with all other events, and at no other that was set before. ports.Never stops it.
+func (a *Alarm) Set(at ports.Instant) {
+	a.w.mu.Lock()
+	defer a.w.mu.Unlock()
+	at = max(at, a.w.now)
+	switch {
+	case a.seq != 0 && a.at == at:
+	case at == ports.Never:
+		a.seq = 0
+	default:
+		a.seq, a.at = a.w.queue.push(at, a), at
+	}
+}
+
+// At is when it will ring: ports.Never if it is not set.
+func (a *Alarm) At() ports.Instant {
+	if a.seq == 0 {
+		return ports.Never
+	}
+	return a.at
+}
+
+func (a *Alarm) happen(w *World) {
+	a.seq = 0
+	w.trace(Event{Kind: Called, Data: a.name})
+	w.ring(&a.call)
 }
 
 func (w *World) mustBeVirtual() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -31,8 +32,11 @@ const (
 type demoFlags struct {
 	engine string
 	layout string
-	rounds int
-	seed   uint64
+	memory memoryFlag
+	// oneProcess puts both agents of the engine "nixl" into this process.
+	oneProcess bool
+	rounds     int
+	seed       uint64
 }
 
 func (a *app) demo() *cobra.Command {
@@ -50,6 +54,8 @@ func (a *app) demo() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.engine, "engine", engineNIXL, `what moves the bytes: "nixl" between two processes, or "memory" within one`)
 	cmd.Flags().StringVar(&f.layout, "layout", "paged-4k", "a preset: "+strings.Join(layout.Names(), ", "))
+	cmd.Flags().Var(&f.memory, "memory", memoryHelp)
+	cmd.Flags().BoolVar(&f.oneProcess, "one-process", false, "run both agents in this process")
 	cmd.Flags().IntVar(&f.rounds, "rounds", 8, "transfers on each path and in each direction")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "of the layout and of the bytes")
 	return cmd
@@ -60,6 +66,8 @@ func (f demoFlags) check() error {
 	switch {
 	case f.engine != engineNIXL && f.engine != engineMemory:
 		return badUsage("engine", "--engine is %q, allowed are %q and %q", f.engine, engineNIXL, engineMemory)
+	case f.engine == engineMemory && f.memory.place.Kind != ports.Host:
+		return badUsage("memory", "--memory is %q, allowed with --engine memory is %q", f.memory.place.Kind, ports.Host)
 	case f.rounds < 1 || f.rounds > 10000:
 		return badUsage("rounds", "--rounds is %d, allowed is 1 to 10000", f.rounds)
 	}
@@ -69,18 +77,23 @@ func (f demoFlags) check() error {
 	return nil
 }
 
-// demoConfig are the settings from the environment with bounce on, and on loopback unless the environment says where.
+// demoConfig are the settings of the environment and its file with bounce on, and on loopback unless they say where.
 func demoConfig(environ []string, log *slog.Logger) (config.Config, error) {
-	cfg, warnings, err := config.FromEnv(environ)
+	settings, err := wiring.ReadSettings(environ)
+	cfg := settings.Config
 	if err != nil {
 		return cfg, err
 	}
-	for _, w := range warnings {
+	for _, w := range settings.Warnings {
 		log.Warn(w)
 	}
 	cfg.Enable = true
 	if cfg.ControlBind == config.Default().ControlBind {
 		cfg.ControlBind = "tcp://127.0.0.1:0"
+	}
+	// Two agents on one machine can't have one port.
+	if host, _, err := net.SplitHostPort(strings.TrimPrefix(cfg.ControlBind, "tcp://")); err == nil {
+		cfg.ControlBind = "tcp://" + net.JoinHostPort(host, "0")
 	}
 	return cfg, nil
 }
@@ -133,11 +146,7 @@ func (a *app) runDemo(f demoFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, p := range parties {
-			err = errors.Join(err, p.end())
-		}
-	}()
+	defer func() { err = endAll(parties, err) }()
 	r, err := a.measure(f, parties, []int{0, 1})
 	if err != nil {
 		return err
@@ -149,10 +158,25 @@ func (a *app) runDemo(f demoFlags) (err error) {
 	return nil
 }
 
-// demoParties starts the two workers: processes, or for the memory engine agents of this one.
+// endAll ends the parties. What ending them says matters only if nothing went wrong before: it mostly follows from that.
+func endAll(parties []party, err error) error {
+	var ends []error
+	for _, p := range parties {
+		ends = append(ends, p.end())
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(ends...)
+}
+
+// demoParties starts the two workers: processes, or agents of this one, as for the memory engine.
 func (a *app) demoParties(f demoFlags, cfg config.Config) ([]party, error) {
-	if f.engine == engineMemory {
-		world := wiring.NewWorld()
+	if f.engine == engineMemory || f.oneProcess {
+		var world *wiring.World
+		if f.engine == engineMemory {
+			world = wiring.NewWorld()
+		}
 		return []party{&worker{cfg: cfg, world: world, log: a.log}, &worker{cfg: cfg, world: world, log: a.log}}, nil
 	}
 	var parties []party
@@ -173,8 +197,9 @@ func (a *app) demoParties(f demoFlags, cfg config.Config) ([]party, error) {
 // introduce opens both workers and makes each known to the other.
 func introduce(f demoFlags, parties []party) ([]reply, error) {
 	var opened []reply
-	for i, p := range parties {
-		r, err := p.do(call{Op: "open", Name: fmt.Sprintf("demo-%d", i), Layout: f.layout, Seed: f.seed})
+	// Both have one name, so that one pair of CURVE keys in the environment serves both.
+	for _, p := range parties {
+		r, err := p.do(call{Op: "open", Name: "demo", Layout: f.layout, Seed: f.seed, Place: f.memory.place})
 		if err != nil {
 			return nil, err
 		}
@@ -182,7 +207,7 @@ func introduce(f demoFlags, parties []party) ([]reply, error) {
 	}
 	for i, p := range parties {
 		other := opened[1-i]
-		r, err := p.do(call{Op: "add", Desc: other.Desc, DstBase: other.DstBase})
+		r, err := p.do(call{Op: "add", Desc: other.Desc, DstBase: other.DstBase, Place: other.Place})
 		if err != nil {
 			return nil, err
 		}
@@ -218,7 +243,7 @@ func (a *app) measure(f demoFlags, parties []party, senders []int) (*result, err
 	if err != nil {
 		return nil, err
 	}
-	res := &result{Engine: f.engine, Control: control, Memory: ports.Host.String(), engineVersion: opened[0].EngineVersion, bothWays: len(senders) == 2}
+	res := &result{Engine: f.engine, Control: control, Memory: f.memory.place.Kind.String(), engineVersion: opened[0].EngineVersion, bothWays: len(senders) == 2}
 	res.Layout = layoutResult{Name: f.layout, Descriptors: len(l.Src)}
 	for _, d := range l.Src {
 		res.Layout.Bytes += d.Bytes
@@ -250,7 +275,7 @@ func (a *app) measure(f demoFlags, parties []party, senders []int) (*result, err
 	res.Speedup = res.Direct.P50 / res.Bounce.P50
 	res.Stages = medianStages(stages)
 	res.Verified = true
-	res.DataBytes, err = dataBytes(l)
+	res.DataBytes, err = dataBytes(l, f.memory.place.Kind)
 	return res, err
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -52,9 +51,6 @@ func (a *app) probe() *cobra.Command {
 		RunE:   func(*cobra.Command, []string) error { return a.print(doctor.Probe(a.log)) },
 	}
 }
-
-// errReported is the failure of work whose result is printed and says everything.
-var errReported = errors.New("the result says what failed")
 
 func printReport(out io.Writer, r doctor.Report) {
 	width := 0

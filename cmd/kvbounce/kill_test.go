@@ -2,11 +2,14 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvbounce/kvbounce/wiring"
 )
 
 // opened is a worker process with an agent.
@@ -48,11 +51,23 @@ func (o opened) transfer(t *testing.T, other opened, path string, round uint64) 
 // TestKilledReceiver kills the receiving process in the middle of a transfer, again and again at other moments: the sender reports a failure with its reason in
 // bounded time, keeps running, keeps what has no evidence, and serves a new peer.
 func TestKilledReceiver(t *testing.T) {
+	t.Run("zmq", func(t *testing.T) {
+		killReceivers(t, 0, 2*time.Millisecond, 6*time.Millisecond, 12*time.Millisecond)
+	})
+	t.Run("nixl", func(t *testing.T) {
+		t.Setenv("KVBOUNCE_CONTROL", "nixl")
+		killReceivers(t, 2*time.Millisecond)
+	})
+}
+
+// killReceivers kills one receiver after each of these times in the middle of a transfer, over bounce and direct in turn.
+func killReceivers(t *testing.T, moments ...time.Duration) {
 	t.Setenv("KVBOUNCE_REQUEST_TIMEOUT", "3s")
 	t.Setenv("KVBOUNCE_CLOSE_DEADLINE", "2s")
 	sender := open(t, "sender")
 	var kept uint64
-	for i, moment := range []time.Duration{0, 2 * time.Millisecond, 6 * time.Millisecond, 12 * time.Millisecond} {
+	doubtful := false // the application's own memory is: a direct transfer's
+	for i, moment := range moments {
 		path := "bounce"
 		if i%2 == 1 {
 			path = "direct"
@@ -80,6 +95,7 @@ func TestKilledReceiver(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, stats.BytesRetained, kept, "nothing that has no evidence is given back")
 		kept = stats.BytesRetained
+		doubtful = doubtful || path == "direct" && !r.Quiesced
 	}
 	last := open(t, "receiver")
 	sender.meet(t, last)
@@ -90,10 +106,18 @@ func TestKilledReceiver(t *testing.T) {
 		last.transfer(t, sender, "bounce", 400+round)
 	}
 	require.NoError(t, last.end())
-	// With memory in doubt closing says so; the process ends all the same.
+	// With arena blocks in doubt closing says so, and the process ends all the same; with the application's memory in doubt it stops at the close deadline.
 	_, err := sender.do(call{Op: "close"})
+	ended := sender.end()
+	if doubtful {
+		require.ErrorContains(t, err, "ended before it answered")
+		var exit *exec.ExitError
+		require.ErrorAs(t, ended, &exit)
+		require.Equal(t, wiring.ExitFailStop, exit.ExitCode())
+		return
+	}
 	if err != nil {
 		require.ErrorContains(t, err, "in doubt")
 	}
-	require.NoError(t, sender.end())
+	require.NoError(t, ended)
 }

@@ -27,6 +27,8 @@ type planFlags struct {
 	preset   string
 	seed     uint64
 	maxChunk string
+	target   string
+	memory   memoryFlag
 	runs     bool
 }
 
@@ -50,6 +52,8 @@ and where it does not the first character. "-" is standard input.`,
 	cmd.Flags().StringVar(&f.preset, "layout", "", "a preset: "+strings.Join(layout.Names(), ", "))
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "of the preset")
 	cmd.Flags().StringVar(&f.maxChunk, "max-chunk", "40M", "the chunk limit, as 40M or 4KiB")
+	cmd.Flags().StringVar(&f.target, "chunk-target", "", "how long chunks should be, as the setting CHUNK_TARGET (default: the memory's)")
+	cmd.Flags().Var(&f.memory, "memory", `where the bytes are on both sides, for the default of --chunk-target: "dram" or "vram"`)
 	cmd.Flags().BoolVar(&f.runs, "runs", false, "show the runs and the index tables too")
 	return cmd
 }
@@ -83,18 +87,21 @@ func (a *app) runPlan(f planFlags) error {
 	if (f.in == "") == (f.preset == "") {
 		return badUsage("in", "plan takes either --in FILE or --layout PRESET; see kvbounce plan --help")
 	}
-	limit, err := config.ParseSize(f.maxChunk)
+	limit, err := chunkSize("max-chunk", f.maxChunk)
 	if err != nil {
-		return badUsage("max-chunk", "--max-chunk: %v", err)
+		return err
 	}
-	if limit < 1 || limit > plan.MaxChunkBytes {
-		return badUsage("max-chunk", "--max-chunk is %s, allowed is 1 to %d bytes", f.maxChunk, uint64(plan.MaxChunkBytes))
+	target := uint64(0)
+	if f.target != "" {
+		if target, err = chunkSize("chunk-target", f.target); err != nil {
+			return err
+		}
 	}
 	l, err := a.planLayout(f)
 	if err != nil {
 		return err
 	}
-	r, err := planLists(l.Src, l.Dst, agent.Limits(limit, l.Src), f.runs)
+	r, err := planLists(l.Src, l.Dst, agent.Limits(target, limit, f.memory.place.Kind == ports.Device), f.runs)
 	switch {
 	case errors.Is(err, plan.ErrTooManyChunks):
 		return &fieldError{"max-chunk", fmt.Errorf("--max-chunk is %s: %w", f.maxChunk, err)}
@@ -105,6 +112,18 @@ func (a *app) runPlan(f planFlags) error {
 	}
 	printPlan(a.out, f.name(), r)
 	return nil
+}
+
+// chunkSize reads a flag that holds the bytes of a chunk.
+func chunkSize(flag, text string) (uint64, error) {
+	size, err := config.ParseSize(text)
+	if err != nil {
+		return 0, badUsage(flag, "--%s: %v", flag, err)
+	}
+	if size < 1 || size > plan.MaxChunkBytes {
+		return 0, badUsage(flag, "--%s is %s, allowed is 1 to %d bytes", flag, text, uint64(plan.MaxChunkBytes))
+	}
+	return size, nil
 }
 
 // name is what is planned, in errors and in the table.
@@ -163,16 +182,12 @@ func layoutFormat(name string, text *bufio.Reader) layout.Format {
 // planLists plans twice: once to see the result, and once more for the time, as an agent takes it that has planned before.
 func planLists(src, dst []ports.Descriptor, lim plan.Limits, runs bool) (*planJSON, error) {
 	r := &planJSON{Chunks: []chunkJSON{}}
-	planner, overlap := plan.New(), plan.OverlapCheck{}
+	planner := plan.New()
 	summary, err := planAll(planner, src, dst, lim, func(c *plan.Chunk) {
-		overlap.Add(c)
 		r.DataBytes += uint64(c.DataBytes())
 		r.Chunks = append(r.Chunks, newChunkJSON(c, runs))
 	})
 	if err != nil {
-		return nil, err
-	}
-	if err := overlap.Find(); err != nil {
 		return nil, err
 	}
 	r.Descriptors, r.Bytes = summary.Descriptors, summary.Bytes
@@ -189,13 +204,10 @@ func planAll(p *plan.Planner, src, dst []ports.Descriptor, lim plan.Limits, each
 		return summary, err
 	}
 	var c plan.Chunk
-	for {
-		ok, err := p.Next(&c)
-		if err != nil || !ok {
-			return summary, err
-		}
+	for p.Next(&c) {
 		each(&c)
 	}
+	return summary, p.Overlap()
 }
 
 func newChunkJSON(c *plan.Chunk, runs bool) chunkJSON {

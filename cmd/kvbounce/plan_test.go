@@ -142,7 +142,27 @@ func TestPlanMaxChunk(t *testing.T) {
 		}
 	}
 	// As an agent cuts it: several chunks although one would do.
-	require.Len(t, planned(t, "", "--layout", "paged-4k", "--max-chunk", "1G").Chunks, 8)
+	require.Len(t, planned(t, "", "--layout", "paged-4k", "--max-chunk", "1G").Chunks, 9)
+	require.Len(t, planned(t, "", "--layout", "paged-4k", "--chunk-target", "36M").Chunks, 2)
+	require.Len(t, planned(t, "", "--layout", "paged-4k", "--memory", "vram").Chunks, 2)
+}
+
+// A page list that comes back in every layer is sent once a chunk, and the others' runs use it.
+func TestPlanTablesAreUsedAgain(t *testing.T) {
+	r := planned(t, "", "--layout", "llama70b-tp8", "--runs")
+	require.LessOrEqual(t, r.DataBytes, uint64(16<<10))
+	for _, c := range r.Chunks {
+		require.Less(t, c.Indices, 4*118)
+		pieces := uint64(0)
+		for _, run := range c.Scatter {
+			pieces += uint64(run.Pieces)
+			if run.Table != nil {
+				require.LessOrEqual(t, uint64(*run.Table)+uint64(run.Pieces), uint64(len(c.ScatterIndex)))
+			}
+		}
+		require.Equal(t, uint64(c.Bytes), 4096*pieces)
+		require.NotEmpty(t, c.GatherIndex)
+	}
 }
 
 func TestPlanTable(t *testing.T) {
@@ -154,7 +174,7 @@ func TestPlanTable(t *testing.T) {
 	require.Contains(t, out, "-8192")
 	code, out, _ = feed("", "plan", "--layout", "paged-4k", "--max-chunk", "256K")
 	require.Equal(t, exitOK, code)
-	require.Contains(t, out, "272 more")
+	require.Contains(t, out, "273 more")
 	require.Less(t, strings.Count(out, "\n"), 25)
 	code, out, _ = feed(`{"src":[],"dst":[]}`, "plan", "--in", "-", "--json")
 	require.Equal(t, exitOK, code)
@@ -175,6 +195,7 @@ func TestPlanNamesWhatIsWrong(t *testing.T) {
 		{"", []string{"--layout", "tiny", "--max-chunk", "many"}, exitUsage, "max-chunk", `"many" is not a size`},
 		{"", []string{"--layout", "tiny", "--max-chunk", "0"}, exitUsage, "max-chunk", "1 to 4294967295"},
 		{"", []string{"--layout", "tiny", "--max-chunk", "4G"}, exitUsage, "max-chunk", "1 to 4294967295"},
+		{"", []string{"--layout", "tiny", "--chunk-target", "0"}, exitUsage, "chunk-target", "1 to 4294967295"},
 		{"", []string{"--layout", "paged-4k", "--max-chunk", "64"}, exitFailed, "max-chunk", "at most 65536"},
 		{"", []string{"tiny"}, exitUsage, "arguments", "no arguments"},
 		{"", []string{"--in", "/nonexistent/x.csv"}, exitFailed, "in", "/nonexistent/x.csv"},

@@ -79,7 +79,7 @@ func readReply(lines *bufio.Scanner, who string) (reply, error) {
 		return reply{}, fmt.Errorf("the %s's answer: %w", who, err)
 	}
 	if r.Error != "" {
-		return r, errors.New(r.Error)
+		return r, &fieldError{r.Field, errors.New(r.Error)}
 	}
 	return r, nil
 }

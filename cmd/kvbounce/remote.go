@@ -20,6 +20,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kvbounce/kvbounce/core/config"
+	"github.com/kvbounce/kvbounce/ports"
+	"github.com/kvbounce/kvbounce/wiring"
 	"github.com/kvbounce/kvbounce/wiring/layout"
 )
 
@@ -32,13 +34,14 @@ var remoteOps = map[string]bool{"open": true, "add": true, "poison": true, "chec
 // dialLimit bounds the wait for a receiver to answer.
 const dialLimit = 10 * time.Second
 
-// nearConfig are the settings with bounce on. Where the environment does not say where the control channel listens, it is the address that the two sides meet at.
+// nearConfig are the settings with bounce on. Where they do not say where the control channel listens, it is the address that the two sides meet at.
 func nearConfig(environ []string, meet string, log *slog.Logger) (config.Config, error) {
-	cfg, warnings, err := config.FromEnv(environ)
+	settings, err := wiring.ReadSettings(environ)
+	cfg := settings.Config
 	if err != nil {
 		return cfg, err
 	}
-	for _, w := range warnings {
+	for _, w := range settings.Warnings {
 		log.Warn(w)
 	}
 	cfg.Enable = true
@@ -54,6 +57,7 @@ func nearConfig(environ []string, meet string, log *slog.Logger) (config.Config,
 
 func (a *app) recv() *cobra.Command {
 	var listen, name string
+	var memory memoryFlag
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "recv",
@@ -69,11 +73,12 @@ func (a *app) recv() *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return a.receive(ctx, l, name, once)
+			return a.receive(ctx, l, name, memory.place, once)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7701", "where senders connect")
 	cmd.Flags().StringVar(&name, "name", "recv", "the agent's name")
+	cmd.Flags().Var(&memory, "memory", memoryHelp)
 	cmd.Flags().BoolVar(&once, "once", false, "end after the first sender")
 	return cmd
 }
@@ -86,7 +91,7 @@ type received struct {
 }
 
 // receive serves senders, each with an agent of its own, until the context ends.
-func (a *app) receive(ctx context.Context, l net.Listener, name string, once bool) error {
+func (a *app) receive(ctx context.Context, l net.Listener, name string, place ports.Place, once bool) error {
 	defer l.Close()
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	cfg, err := nearConfig(os.Environ(), l.Addr().String(), a.log)
@@ -106,7 +111,7 @@ func (a *app) receive(ctx context.Context, l net.Listener, name string, once boo
 		wg.Go(func() {
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
-			r := &receiver{worker: worker{cfg: cfg, log: a.log}, name: name}
+			r := &receiver{worker: worker{cfg: cfg, log: a.log}, name: name, place: place}
 			if err := r.serve(conn); err != nil {
 				a.log.Warn("a sender's session ended with an error", "sender", conn.RemoteAddr(), "err", err)
 			}
@@ -138,6 +143,7 @@ func (a *app) receive(ctx context.Context, l net.Listener, name string, once boo
 type receiver struct {
 	worker
 	name    string
+	place   ports.Place
 	checked uint64
 	failed  int
 }
@@ -151,6 +157,9 @@ func (r *receiver) do(c call) (reply, error) {
 		return reply{}, fmt.Errorf("%q is not for a sender to ask", c.Op)
 	}
 	c.Name = r.name
+	if c.Op == "open" {
+		c.Place = r.place
+	}
 	out, err := r.worker.do(c)
 	if c.Op == "check" {
 		r.checked += out.Checked
@@ -180,6 +189,7 @@ func (a *app) send() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&peer, "peer", "127.0.0.1:7701", "where kvbounce recv listens")
 	cmd.Flags().StringVar(&f.layout, "layout", "paged-4k", "a preset: "+strings.Join(layout.Names(), ", "))
+	cmd.Flags().Var(&f.memory, "memory", memoryHelp)
 	cmd.Flags().IntVar(&f.rounds, "rounds", 8, "transfers on each path")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "of the layout and of the bytes")
 	return cmd
@@ -195,11 +205,7 @@ func (a *app) sendTo(peer string, f demoFlags) (err error) {
 		return errors.Join(err, conn.Close())
 	}
 	parties := []party{&worker{cfg: cfg, log: a.log}, newRemote(conn)}
-	defer func() {
-		for _, p := range parties {
-			err = errors.Join(err, p.end())
-		}
-	}()
+	defer func() { err = endAll(parties, err) }()
 	r, err := a.measure(f, parties, []int{0})
 	if err != nil {
 		return err

@@ -6,9 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kvbounce/kvbounce/core/config"
+	"github.com/kvbounce/kvbounce/wiring"
 )
 
 // Exit codes.
@@ -34,6 +39,9 @@ type usageError struct{ fieldError }
 func badUsage(field, format string, args ...any) error {
 	return &usageError{fieldError{field, fmt.Errorf(format, args...)}}
 }
+
+// errReported is the failure of work whose result is printed and says everything.
+var errReported = errors.New("the result says what failed")
 
 // app is what subcommands share.
 type app struct {
@@ -104,10 +112,31 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object on standard output")
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log more, to standard error")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return badUsage("flags", "%v; see %s --help", err, cmd.CommandPath())
+		return badUsage("flags", "%s; see %s --help", plainFlagError(err), cmd.CommandPath())
 	})
-	root.AddCommand(a.demo(), a.recv(), a.send(), a.worker(), a.plan(), a.wire(), a.doctor(), a.probe(), a.version())
+	root.SetHelpCommand(&cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return badUsage("command", "there is no command %q; see kvbounce --help", strings.Join(args, " "))
+			}
+			return cmd.Help()
+		},
+	})
+	build, _ := debug.ReadBuildInfo() // nil when there is none
+	root.Version = newVersion(build, "").Version
+	root.AddCommand(a.demo(), a.recv(), a.send(), a.worker(), a.plan(), a.wire(), a.config(), a.keygen(), a.doctor(), a.probe(), a.version(), a.sim())
 	return root
+}
+
+// numberError is how the standard library words a number that is none.
+var numberError = regexp.MustCompile(`: strconv\.Parse\w+: parsing ".*": .*$`)
+
+// plainFlagError says what is wrong with a flag in the command's own words.
+func plainFlagError(err error) string {
+	return numberError.ReplaceAllString(err.Error(), ", want a whole number in its range")
 }
 
 // noArgs refuses positional arguments.
@@ -120,18 +149,11 @@ func noArgs(cmd *cobra.Command, args []string) error {
 
 // fail prints a failure, as one sentence or as JSON.
 func (a *app) fail(err error, asJSON bool) {
+	// Several errors at once, such as one for each bad setting, are one sentence with several parts.
+	message := strings.ReplaceAll(err.Error(), "\n", "; ")
 	if !asJSON {
-		fmt.Fprintf(a.err, "kvbounce: %v\n", err)
+		fmt.Fprintf(a.err, "kvbounce: %s\n", message)
 		return
-	}
-	field := ""
-	var f *fieldError
-	var u *usageError
-	switch {
-	case errors.As(err, &u):
-		field = u.field
-	case errors.As(err, &f):
-		field = f.field
 	}
 	type body struct {
 		Field   string `json:"field"`
@@ -139,7 +161,27 @@ func (a *app) fail(err error, asJSON bool) {
 	}
 	_ = a.print(struct {
 		Error body `json:"error"`
-	}{body{field, err.Error()}})
+	}{body{fieldOf(err), message}})
+}
+
+// fieldOf is the field that an error is about, or "".
+func fieldOf(err error) string {
+	var u *usageError
+	var f *fieldError
+	var c *config.Error
+	switch {
+	case errors.As(err, &u):
+		return u.field
+	case errors.As(err, &f):
+		return f.field
+	case errors.As(err, &c):
+		return c.Variable
+	case errors.Is(err, wiring.ErrEngine):
+		return "engine"
+	case errors.Is(err, wiring.ErrControl):
+		return "control"
+	}
+	return ""
 }
 
 // print writes one JSON object on standard output.

@@ -40,7 +40,7 @@ which. Hexadecimal digits in any case, with white space anywhere, "0x" before an
 from # to the end of a line. "-" reads it from standard input.
 
 The JSON is what "wire encode" takes. With --json it is one line.`,
-		Example: "  kvbounce wire decode 4b56424e03000700070000000000000000000000000000000000000000000000000000000000000000",
+		Example: "  kvbounce wire decode 4b56424e030007000700000000000000000000000000000000000000000000000000000000000000",
 		Args:    oneArgument("HEX, or - for standard input"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text, err := a.argumentOrInput(args[0])

@@ -23,22 +23,25 @@ import (
 
 // call is one order to a worker: a process of the demo, or an agent within it.
 type call struct {
-	Op      string `json:"op"` // open, add, poison, start, wait, check, stats, close
-	Name    string `json:"name,omitempty"`
-	Layout  string `json:"layout,omitempty"`
-	Seed    uint64 `json:"seed,omitempty"`
-	Desc    []byte `json:"desc,omitempty"`
-	DstBase uint64 `json:"dst_base,omitempty"`
-	Round   uint64 `json:"round,omitempty"`
-	Path    string `json:"path,omitempty"`
+	Op      string      `json:"op"` // open, add, poison, start, wait, check, stats, close
+	Name    string      `json:"name,omitempty"`
+	Layout  string      `json:"layout,omitempty"`
+	Seed    uint64      `json:"seed,omitempty"`
+	Desc    []byte      `json:"desc,omitempty"`
+	DstBase uint64      `json:"dst_base,omitempty"`
+	Place   ports.Place `json:"place,omitzero"` // open: where memory is allocated; add: where the peer's is
+	Round   uint64      `json:"round,omitempty"`
+	Path    string      `json:"path,omitempty"`
 }
 
 // reply answers a call.
 type reply struct {
+	Field         string           `json:"field,omitempty"` // what the error is about
 	Error         string           `json:"error,omitempty"`
 	Identity      string           `json:"identity,omitempty"`
 	Desc          []byte           `json:"desc,omitempty"`
 	DstBase       uint64           `json:"dst_base,omitempty"`
+	Place         ports.Place      `json:"place,omitzero"` // of the memory
 	Engine        string           `json:"engine,omitempty"`
 	EngineVersion string           `json:"engine_version,omitempty"`
 	Bounce        bool             `json:"bounce,omitempty"`
@@ -64,8 +67,8 @@ type worker struct {
 	log    *slog.Logger
 	node   *wiring.Node
 	layout layout.Layout
-	src    *wiring.HostBlock
-	dst    *wiring.HostBlock
+	src    block
+	dst    block
 	check  *checker
 	peer   ports.Identity
 	remote []ports.Descriptor
@@ -94,12 +97,15 @@ func (w *worker) do(c call) (reply, error) {
 		return w.add(c)
 	case "poison":
 		poisonAll(w.dst.Bytes())
-		return reply{}, nil
+		return reply{}, w.dst.Push()
 	case "start":
 		return w.start(c)
 	case "wait":
 		return w.wait()
 	case "check":
+		if err := w.dst.Pull(); err != nil {
+			return reply{}, err
+		}
 		n, err := w.check.check(w.dst.Bytes(), newPattern(c.Seed, c.Round))
 		return reply{Checked: n}, err
 	case "stats":
@@ -121,13 +127,13 @@ func (w *worker) open(c call) (_ reply, err error) {
 			err = errors.Join(err, w.end())
 		}
 	}()
-	if w.node, err = wiring.New(wiring.Params{Name: c.Name, Config: w.cfg, World: w.world, BounceRequired: true, Log: w.log}); err != nil {
+	if w.node, err = wiring.New(wiring.Params{Name: c.Name, Config: w.cfg, Place: c.Place, World: w.world, BounceRequired: true, Log: w.log}); err != nil {
 		return reply{}, err
 	}
-	if w.src, err = wiring.AllocateHost(w.layout.SrcBlock); err != nil {
+	if w.src, err = allocateBlock(c.Place, w.layout.SrcBlock); err != nil {
 		return reply{}, err
 	}
-	if w.dst, err = wiring.AllocateHost(w.layout.DstBlock); err != nil {
+	if w.dst, err = allocateBlock(c.Place, w.layout.DstBlock); err != nil {
 		return reply{}, err
 	}
 	if _, err = w.node.Register([]ports.Descriptor{w.src.Descriptor(), w.dst.Descriptor()}, agent.Direct); err != nil {
@@ -137,7 +143,7 @@ func (w *worker) open(c call) (_ reply, err error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return reply{Identity: string(d.Identity), Desc: d.Append(nil), DstBase: w.dst.Descriptor().Addr, Engine: d.Engine, EngineVersion: d.EngineVersion}, nil
+	return reply{Identity: string(d.Identity), Desc: d.Append(nil), DstBase: w.dst.Descriptor().Addr, Place: c.Place, Engine: d.Engine, EngineVersion: d.EngineVersion}, nil
 }
 
 func (w *worker) add(c call) (reply, error) {
@@ -150,14 +156,14 @@ func (w *worker) add(c call) (reply, error) {
 		return reply{}, err
 	}
 	w.peer = desc.Identity
-	w.remote = shifted(w.layout.Dst, c.DstBase)
+	w.remote = shifted(w.layout.Dst, c.DstBase, c.Place)
 	return reply{Bounce: report.Bounce, Reason: report.Reason}, nil
 }
 
-func shifted(list []ports.Descriptor, base uint64) []ports.Descriptor {
+func shifted(list []ports.Descriptor, base uint64, place ports.Place) []ports.Descriptor {
 	out := make([]ports.Descriptor, len(list))
 	for i, d := range list {
-		out[i] = ports.Descriptor{Addr: base + d.Addr, Bytes: d.Bytes}
+		out[i] = ports.Descriptor{Addr: base + d.Addr, Bytes: d.Bytes, Place: place}
 	}
 	return out
 }
@@ -169,7 +175,11 @@ func (w *worker) start(c call) (reply, error) {
 		route = agent.ForceBounce
 	}
 	newPattern(c.Seed, c.Round).fill(w.src.Bytes())
-	local := shifted(w.layout.Src, w.src.Descriptor().Addr)
+	if err := w.src.Push(); err != nil {
+		return reply{}, err
+	}
+	block := w.src.Descriptor()
+	local := shifted(w.layout.Src, block.Addr, block.Place)
 	w.began = time.Now()
 	var err error
 	w.handle, err = w.node.Submit(agent.Request{Peer: w.peer, Local: local, Remote: w.remote, Route: route})
@@ -200,7 +210,7 @@ func (w *worker) end() error {
 	if errors.Is(err, agent.ErrInDoubt) {
 		return err
 	}
-	for _, b := range []*wiring.HostBlock{w.src, w.dst} {
+	for _, b := range []block{w.src, w.dst} {
 		if b != nil {
 			err = errors.Join(err, b.Free())
 		}
@@ -242,7 +252,7 @@ func serve(w party, in io.Reader, out io.Writer) (err error) {
 		}
 		r, err := w.do(c)
 		if err != nil {
-			r.Error = err.Error()
+			r.Error, r.Field = err.Error(), fieldOf(err)
 		}
 		if err := enc.Encode(r); err != nil {
 			return err

@@ -155,11 +155,14 @@ func (m machine) folderOf(name, modules string) string {
 	return ""
 }
 
-// checkCUDABuild: this build has no GpuCompute for device memory.
+// checkCUDABuild: whether this build can gather and scatter device memory.
 func (m machine) checkCUDABuild() Check {
+	if builtWithCUDA {
+		return Check{Name: "cuda_build", OK: true, Found: "with CUDA", Detail: "it gathers and scatters host memory, and GPU memory (--memory vram)"}
+	}
 	return Check{
 		Name:   "cuda_build",
 		Detail: "this build has no CUDA: it gathers and scatters host memory only; NVIDIA driver seen: " + cmp.Or(m.driverVersion(), "none"),
-		Remedy: "nothing for host memory; GPU memory needs a build with CUDA",
+		Remedy: "nothing for host memory; for GPU memory build with CUDA: make build-cuda",
 	}
 }

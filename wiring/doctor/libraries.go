@@ -8,7 +8,7 @@ import (
 
 	"github.com/kvbounce/kvbounce/adapters/nixl"
 	"github.com/kvbounce/kvbounce/adapters/zmq"
-	"github.com/kvbounce/kvbounce/core/config"
+	"github.com/kvbounce/kvbounce/wiring"
 )
 
 // NIXLVersion is the version of the NIXL that an agent on this machine would use, without loading it: "" when there is none, "unknown" when its files do not tell.
@@ -122,7 +122,7 @@ func checkZMQ() Check {
 
 func checkCurve() Check {
 	if zmq.HasCurve() {
-		return Check{Name: "curve", OK: true, Found: "CURVE", Detail: "this libzmq could encrypt control messages and authenticate their senders; this version of kvbounce does not use it yet"}
+		return Check{Name: "curve", OK: true, Found: "CURVE", Detail: "this libzmq can encrypt control messages and authenticate their senders; kvbounce keygen makes the keys"}
 	}
 	return Check{
 		Name: "curve", Detail: "this libzmq can't encrypt: control messages are readable and forgeable on the network",
@@ -130,19 +130,17 @@ func checkCurve() Check {
 	}
 }
 
-// checkSettings checks the settings in the environment as an agent would.
+// checkSettings checks the settings of the environment, of the file that it names, and their keys, as an agent would.
 func checkSettings(environ []string) Check {
 	c := Check{Name: "settings", Required: true}
-	cfg, warnings, err := config.FromEnv(environ)
+	settings, err := wiring.ReadSettings(environ)
 	if err == nil {
-		var more []string
-		more, err = cfg.Validate()
-		warnings = append(warnings, more...)
+		err = wiring.CheckKeys(settings.Config)
 	}
 	if err != nil {
-		c.Detail, c.Remedy = err.Error(), "change or unset that variable; docs/settings.md has what is allowed"
+		c.Detail, c.Remedy = err.Error(), "correct that setting; docs/settings.md has what is allowed, and kvbounce config shows where each comes from"
 		return c
 	}
-	c.OK, c.Found, c.Detail = true, "valid", strings.Join(warnings, "; ")
+	c.OK, c.Found, c.Detail = true, "valid", strings.Join(settings.Warnings, "; ")
 	return c
 }

@@ -1,0 +1,17 @@
+package sim
+
+// String names the fate as logs and fault plans write it.
+func (f FrameFate) String() string { return name(f, "arrives", "late", "lost", "twice", "refused") }
+
+// String names the fate as logs and fault plans write it.
+func (f TransferFate) String() string {
+	return name(f, "succeeds", "late", "nothing-posted", "ends-partly", "fails", "fails-moves-late", "fails-moves-part", "fails-succeeds", "hangs", "hangs-moves-late")
+}
+
+// String names the fate as logs and fault plans write it.
+func (f CopyFate) String() string {
+	return name(f, "succeeds", "late", "refused", "not-launched", "fails", "fails-runs-late", "hangs")
+}
+
+// String names the fate as logs and fault plans write it.
+func (f OrphanFate) String() string { return name(f, "stops", "moves-on") }

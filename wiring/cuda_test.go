@@ -1,0 +1,180 @@
+//go:build cuda
+
+package wiring_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvbounce/kvbounce/core/agent"
+	"github.com/kvbounce/kvbounce/core/config"
+	"github.com/kvbounce/kvbounce/ports"
+	"github.com/kvbounce/kvbounce/wiring"
+	"github.com/kvbounce/kvbounce/wiring/layout"
+)
+
+// UCX moves bytes between two agents of one process over CUDA IPC only if told so. It reads this when NIXL is loaded.
+func init() { os.Setenv("UCX_CUDA_IPC_ENABLE_SAME_PROCESS", "y") }
+
+// vram is what content blocks of the tests have: GPU memory, or memory of the host.
+type vram interface {
+	Bytes() []byte
+	Push() error
+	Pull() error
+	Descriptor() ports.Descriptor
+	Free() error
+}
+
+type hostMemory struct{ *wiring.HostBlock }
+
+func (hostMemory) Push() error { return nil }
+func (hostMemory) Pull() error { return nil }
+
+func allocateVRAM(t testing.TB, place ports.Place, n uint64) vram {
+	var m vram
+	if place.Kind == ports.Device {
+		b, err := wiring.AllocateDevice(place.Device, n)
+		require.NoError(t, err)
+		m = b
+	} else {
+		b, err := wiring.AllocateHost(n)
+		require.NoError(t, err)
+		m = hostMemory{b}
+	}
+	t.Cleanup(func() { require.NoError(t, m.Free()) })
+	return m
+}
+
+var gpu = ports.Place{Kind: ports.Device}
+
+// vramPair is two agents and a layout between their memories.
+type vramPair struct {
+	a, b     *wiring.Node
+	src, dst vram
+	layout   layout.Layout
+	request  agent.Request
+}
+
+func newVRAMPair(t testing.TB, control, preset string, source, destination ports.Place) *vramPair {
+	l, err := layout.Preset(preset, 1)
+	require.NoError(t, err)
+	p := &vramPair{layout: l, src: allocateVRAM(t, source, l.SrcBlock), dst: allocateVRAM(t, destination, l.DstBlock)}
+	open := func(name string, place ports.Place) *wiring.Node {
+		c := config.Default()
+		c.Enable, c.Control, c.ControlBind = true, control, "tcp://127.0.0.1:0"
+		n, err := wiring.New(wiring.Params{Name: name, Config: c, Place: place, BounceRequired: true})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, n.Close()) })
+		return n
+	}
+	p.a, p.b = open("a", source), open("b", destination)
+	_, err = p.a.Register([]ports.Descriptor{p.src.Descriptor()}, agent.Direct)
+	require.NoError(t, err)
+	_, err = p.b.Register([]ports.Descriptor{p.dst.Descriptor()}, agent.Direct)
+	require.NoError(t, err)
+	d, err := p.b.Describe()
+	require.NoError(t, err)
+	report, err := p.a.AddPeer(d, false)
+	require.NoError(t, err)
+	require.True(t, report.Bounce, report.Reason)
+	p.request = agent.Request{Peer: p.b.Identity(), Local: moved(l.Src, p.src.Descriptor()), Remote: moved(l.Dst, p.dst.Descriptor())}
+	return p
+}
+
+func moved(list []ports.Descriptor, block ports.Descriptor) []ports.Descriptor {
+	out := slices.Clone(list)
+	for i := range out {
+		out[i].Addr += block.Addr
+		out[i].Place = block.Place
+	}
+	return out
+}
+
+// transfer moves the layout and checks every byte of the destination, also those between its pieces.
+func (p *vramPair) transfer(t testing.TB, route agent.Route) *agent.Handle {
+	r := rand.New(rand.NewPCG(uint64(route), 9))
+	for i := range p.src.Bytes() {
+		p.src.Bytes()[i] = byte(r.Uint32())
+	}
+	for i := range p.dst.Bytes() {
+		p.dst.Bytes()[i] = 0xA5
+	}
+	require.NoError(t, p.src.Push())
+	require.NoError(t, p.dst.Push())
+	want := bytes.Clone(p.dst.Bytes())
+	for i, s := range p.layout.Src {
+		copy(want[p.layout.Dst[i].Addr:][:s.Bytes], p.src.Bytes()[s.Addr:][:s.Bytes])
+	}
+	p.request.Route = route
+	h, err := p.a.Submit(p.request)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, h.Wait(ctx))
+	require.NoError(t, h.WaitQuiesced(ctx))
+	require.NoError(t, p.dst.Pull())
+	require.True(t, bytes.Equal(want, p.dst.Bytes()))
+	return h
+}
+
+func TestVRAMBothPaths(t *testing.T) {
+	for _, control := range []string{config.ControlZMQ, config.ControlNIXL} {
+		t.Run(control, func(t *testing.T) {
+			p := newVRAMPair(t, control, "paged-4k", gpu, gpu)
+			for _, route := range []agent.Route{agent.ForceBounce, agent.ForceDirect, agent.Auto, agent.ForceBounce} {
+				p.transfer(t, route)
+			}
+			require.EqualValues(t, 3, p.a.BounceSubmits())
+		})
+	}
+}
+
+// One side in host memory, one on the GPU: each agent's arena is where its memory is, and the engine crosses over.
+func TestVRAMToHostAndBack(t *testing.T) {
+	host := ports.Place{}
+	for _, places := range [][2]ports.Place{{host, gpu}, {gpu, host}} {
+		t.Run(fmt.Sprintf("%s to %s", places[0], places[1]), func(t *testing.T) {
+			p := newVRAMPair(t, config.ControlZMQ, "tiny", places[0], places[1])
+			p.transfer(t, agent.ForceDirect)
+			p.transfer(t, agent.ForceBounce)
+		})
+	}
+}
+
+func TestVRAMWithAWorldIsRefused(t *testing.T) {
+	_, err := wiring.New(wiring.Params{Name: "a", Config: testConfig(), Place: gpu, World: wiring.NewWorld()})
+	require.ErrorContains(t, err, "Params.Place is vram:0")
+}
+
+// BenchmarkVRAM prints how long a prepared request of 18432 pages of 4 KiB takes from Submit to the end of Wait, for two agents in this process. Run it with -benchtime=1x.
+func BenchmarkVRAM(b *testing.B) {
+	for _, control := range []string{config.ControlZMQ, config.ControlNIXL} {
+		b.Run(control, func(b *testing.B) {
+			p := newVRAMPair(b, control, "paged-4k", gpu, gpu)
+			p.transfer(b, agent.ForceBounce)
+			plan, err := p.a.Prepare(p.b.Identity(), p.request.Local, p.request.Remote)
+			require.NoError(b, err)
+			for name, r := range map[string]agent.Request{"prepared": {Peer: p.b.Identity(), Plan: plan, Route: agent.ForceBounce}, "planned anew": p.request} {
+				r.Route = agent.ForceBounce
+				var took []time.Duration
+				for range 200 {
+					began := time.Now()
+					h, err := p.a.Submit(r)
+					require.NoError(b, err)
+					require.NoError(b, h.Wait(b.Context()))
+					took = append(took, time.Since(began))
+				}
+				slices.Sort(took)
+				fmt.Printf("%s, %s: p50 %v, least %v, p99 %v\n", control, name, took[len(took)/2], took[0], took[len(took)*99/100])
+			}
+		})
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !cuda
+
+package doctor
+
+const builtWithCUDA = false

@@ -1,0 +1,175 @@
+package simulation
+
+import (
+	"fmt"
+	"time"
+)
+
+// What applications are told, and what must be true when all is over.
+
+// succeeded holds a success against the destination's bytes.
+func (o *oracle) succeeded(r *request) {
+	if !r.h.IsQuiesced() {
+		o.violate("false-quiesced", "%s succeeded and is not quiesced", r)
+	}
+	if r.hostileTarget() {
+		return
+	}
+	for i, page := range r.dstPages {
+		if at := filled(r.dstPool.view(o.w, page), uint64(r.number), uint64(i)); at >= 0 {
+			o.violate("wrong-bytes", "%s succeeded, but byte %d of its page %d is wrong (%d of the page's %d bytes were written)", r, at, i, r.written[i], r.dstPool.page)
+			return
+		}
+		if r.written[i] != r.dstPool.page {
+			o.violate("written-twice", "%s succeeded, but %d bytes were written to its page %d of %d bytes", r, r.written[i], i, r.dstPool.page)
+			return
+		}
+	}
+}
+
+// sourceReleased holds "source released" against the gathers that have no evidence.
+func (o *oracle) sourceReleased(r *request) {
+	if r.gathers > 0 || (r.transfers > 0 && r.path != "bounce") {
+		o.violate("false-released", "the owner of %s was told that its source is released; %d gathers and %d transfers have no evidence", r, r.gathers, r.transfers)
+	}
+}
+
+// quiesced holds "quiesced" against everything that has no evidence.
+func (o *oracle) quiesced(r *request) {
+	var writes, scatters int
+	if f := o.flowOf(r); f != nil {
+		writes, scatters = f.writes, f.scatters
+	}
+	if r.gathers+r.transfers+writes+scatters > 0 {
+		o.violate("false-quiesced", "the owner of %s was told that it is quiesced; without evidence are %d gathers, %d writes, %d scatters, %d direct transfers",
+			r, r.gathers, writes, scatters, r.transfers)
+	}
+}
+
+// failed holds a failure against a scenario in which nothing happens that could excuse one.
+func (o *oracle) failed(r *request) {
+	if o.w.setup.scenario.mustSucceed.low > 0 && !isCancelled(r.h.Err()) && !r.hostileTarget() {
+		o.violate("lost-request", "%s failed, although all that went wrong can be repaired: %v", r, r.h.Err())
+	}
+}
+
+// flowOf is the flow of a bounce request, nil if it sent nothing.
+func (o *oracle) flowOf(r *request) *flow {
+	if r.h.ID() == 0 {
+		return nil
+	}
+	return o.flows[flowKey{r.from.id, r.to.id, r.h.ID()}]
+}
+
+// closedClean notes that an agent closed without doubt: its memory may be freed now.
+func (o *oracle) closedClean(l *life) {
+	l.books.freed = true
+	for i := range l.books.slots {
+		if s := l.books.slots[i]; s.gathers+s.reads+s.scatters > 0 {
+			o.violate("false-close", "%s closed without doubt while its arena has %d gathers, %d writes and %d scatters without evidence", l.label(), s.gathers, s.reads, s.scatters)
+			return
+		}
+	}
+}
+
+// mayStayInDoubt reports whether nothing can ever prove that a failed request's end came: a write or gather without evidence, a receiver that can't answer DRAIN, or one
+// whose own copy is in doubt.
+func (o *oracle) mayStayInDoubt(r *request) bool {
+	if r.gathers > 0 || r.transfers > 0 || r.hostileTarget() {
+		return true
+	}
+	f := o.flowOf(r)
+	return f != nil && (f.writes > 0 || f.scatters > 0 || f.posted > 0 && f.receiver.dead)
+}
+
+// mayStay is how many arena blocks of an agent nothing can ever prove free.
+func (o *oracle) mayStay(l *life) int {
+	n := 0
+	for _, t := range o.transfers {
+		if t.owner == l && t.req == nil {
+			n++
+		}
+	}
+	for _, c := range o.copies {
+		if c.life == l && c.region == nil {
+			n++
+		}
+	}
+	for _, r := range l.books.regions {
+		f := r.flow
+		lost := !o.isHonest(f.from) || f.sender.dead
+		if !r.free() && (lost || f.writes > 0 || r.scatters > 0) {
+			n++
+		}
+	}
+	return n
+}
+
+// settled reports whether everything has ended that can.
+func (o *oracle) settled() bool {
+	rule, _ := o.open()
+	return rule == ""
+}
+
+// open is the rule that is broken if this is how things stay, and what stays open; "" when everything has ended that can.
+func (o *oracle) open() (rule, text string) {
+	for _, l := range o.living() {
+		for _, r := range l.open {
+			switch {
+			case r.ended == 0:
+				return "liveness", fmt.Sprintf("%s has not ended", r)
+			case !o.mayStayInDoubt(r):
+				return "liveness", fmt.Sprintf("%s failed (%v) and is not quiesced, although everything that it started has evidence", r, r.h.Err())
+			}
+		}
+		most := o.mayStay(l)
+		if held := int(l.agent.Stats().BlocksHeld); held > most {
+			return "leak", fmt.Sprintf("%s holds %d arena blocks; at most %d can be in doubt%s", l.label(), held, most, o.heldRegions(l))
+		}
+		if most == 0 && len(l.open) == 0 && !l.agent.Quiet() {
+			return "leak", fmt.Sprintf("%s is not quiet, and nothing is in doubt", l.label())
+		}
+	}
+	return "", ""
+}
+
+func (o *oracle) living() []*life {
+	var out []*life
+	for _, n := range o.w.nodes {
+		if n.now != nil && n.now.agent != nil {
+			out = append(out, n.now)
+		}
+	}
+	return out
+}
+
+// stormFrames is how many frames an agent may send a second, for each request of the run, once nothing goes wrong any more. Repair backs off, so it needs far fewer; a loop of
+// two agents that answer each other sends more in a moment.
+const stormFrames = 100
+
+// checkStorm holds the frames that agents send against that.
+func (o *oracle) checkStorm() {
+	seconds := 1 + int(o.w.sim.Now().Sub(o.w.setup.faultsEnd)/time.Second)
+	for _, l := range o.living() {
+		if most := stormFrames * (10 + len(o.w.requests)) * seconds; l.framesAfter > most {
+			o.violate("storm", "%s sent %d frames in the %d s since faults stopped", l.label(), l.framesAfter, seconds)
+		}
+	}
+}
+
+// unsettled says what did not end in time.
+func (o *oracle) unsettled() {
+	rule, text := o.open()
+	o.violate(rule, "%v after faults stopped: %s", o.w.setup.settleBound(), text)
+}
+
+// heldRegions names the regions that are not free.
+func (o *oracle) heldRegions(l *life) string {
+	text := ""
+	for handle := uint64(1); len(text) < 400 && handle <= uint64(len(l.books.regions)); handle++ {
+		if r := l.books.regions[handle]; r != nil && !r.free() {
+			text += "; region " + r.flow.String()
+		}
+	}
+	return text
+}

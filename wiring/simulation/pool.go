@@ -1,0 +1,103 @@
+package simulation
+
+import (
+	"encoding/binary"
+
+	"github.com/kvbounce/kvbounce/ports"
+)
+
+// pool is memory of an application, in pages that requests take and give back.
+type pool struct {
+	life  *life
+	base  uint64
+	page  uint64
+	owner []*request // by page; nil: idle
+	idle  int
+	next  int // where the search for idle pages begins
+}
+
+// sparePages is what a pool has beyond what requests can ask for.
+const sparePages = 16
+
+// newPool allocates the pages that the requests of a life's node need.
+func newPool(w *World, l *life) *pool {
+	n := w.setup.pages[l.node.setup.name] + sparePages
+	p := &pool{life: l, page: w.setup.pageBytes, owner: make([]*request, n), idle: n}
+	var err error
+	p.base, err = w.sim.Allocate(p.page*uint64(n), ports.Place{})
+	must(err)
+	w.oracle.addArea(p.base, area{life: l, pool: p})
+	return p
+}
+
+func (p *pool) whole() ports.Descriptor {
+	return ports.Descriptor{Addr: p.base, Bytes: p.page * uint64(len(p.owner))}
+}
+
+func (p *pool) addr(page int) uint64 { return p.base + uint64(page)*p.page }
+
+// take gives n idle pages to a request: some runs of neighbours, some alone, as a paged cache would. nil: there are not enough.
+func (p *pool) take(n int, d draw, r *request) []int {
+	if p.idle < n {
+		return nil
+	}
+	pages := make([]int, 0, n)
+	at := p.next
+	for len(pages) < n {
+		if p.owner[at] == nil {
+			p.owner[at] = r
+			pages = append(pages, at)
+		}
+		at = (at + 1) % len(p.owner)
+		if d.percent(25) {
+			at = (at + d.index(8)) % len(p.owner)
+		}
+	}
+	p.next = at
+	p.idle -= n
+	if d.percent(50) {
+		for i := len(pages) - 1; i > 0; i-- {
+			j := d.index(i + 1)
+			pages[i], pages[j] = pages[j], pages[i]
+		}
+	}
+	return pages
+}
+
+// giveBack makes pages idle, and writes over them as their next owner would.
+func (p *pool) giveBack(pages []int, w *World) {
+	for _, page := range pages {
+		p.owner[page] = nil
+		fill(p.view(w, page), ^uint64(0), uint64(page))
+	}
+	p.idle += len(pages)
+}
+
+func (p *pool) view(w *World, page int) []byte {
+	b, err := w.sim.View(p.addr(page), p.page)
+	must(err)
+	return b
+}
+
+// fill writes a pattern that no other key and page have.
+func fill(b []byte, key, page uint64) {
+	for i := 0; i < len(b); i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], word(key, page, uint64(i)))
+	}
+}
+
+// filled reports the first byte that is not the pattern's, -1 if none.
+func filled(b []byte, key, page uint64) int {
+	for i := 0; i < len(b); i += 8 {
+		if binary.LittleEndian.Uint64(b[i:]) != word(key, page, uint64(i)) {
+			return i
+		}
+	}
+	return -1
+}
+
+func word(key, page, at uint64) uint64 {
+	z := key*0x9E3779B97F4A7C15 + page*0xBF58476D1CE4E5B9 + at*0x94D049BB133111EB
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	return z ^ z>>29
+}

@@ -1,0 +1,241 @@
+package simulation
+
+import (
+	"fmt"
+
+	"github.com/kvbounce/kvbounce/adapters/sim"
+	"github.com/kvbounce/kvbounce/core/agent"
+	"github.com/kvbounce/kvbounce/core/transport"
+	"github.com/kvbounce/kvbounce/ports"
+)
+
+// request is a submitted request as its application and the oracle know it.
+type request struct {
+	w         *World
+	number    int
+	from, to  *life // to holds the other side's memory, whether it sends or receives
+	path      string
+	h         *agent.Handle
+	began     ports.Instant
+	ended     ports.Instant // logically
+	cancelled bool          // its application called Cancel
+	released  bool          // its application was told, and reused the source
+	over      bool          // likewise all its memory
+
+	// The i-th page of the source goes to the i-th of the destination.
+	srcPool, dstPool   *pool
+	srcPages, dstPages []int
+	written            []uint64 // bytes written to each destination page, repeats included
+	place              map[int]int
+	transfers          int // direct ones of it that have no evidence
+	gathers            int // gathers of it that have no evidence
+}
+
+func (r *request) String() string {
+	return fmt.Sprintf("request %d (%s, %s to %s, id %d)", r.number, r.path, r.from.label(), r.to.label(), r.h.ID())
+}
+
+// hostileTarget reports whether the other side may do with its memory what it likes.
+func (r *request) hostileTarget() bool { return r.to.hostile != nil }
+
+// readyEvent is a caller's event that fires at an instant.
+type readyEvent struct {
+	w  *sim.World
+	at ports.Instant
+}
+
+// Status implements ports.Event.
+func (e *readyEvent) Status() ports.CopyStatus {
+	if e.w.Now() < e.at {
+		return ports.CopyPending
+	}
+	return ports.CopyDone
+}
+
+// Err implements ports.Event.
+func (e *readyEvent) Err() error { return nil }
+
+// submit does what an application does: takes memory, fills the source, and hands the request over.
+func (w *World) submit(o Op) {
+	n := w.byName[o.Agent]
+	if n == nil || n.now == nil || n.now.agent == nil || n.now.closeBy != ports.Never {
+		return
+	}
+	from, to := n.now, n.known[o.Peer]
+	if to == nil || w.byNumber[o.Request] != nil {
+		return
+	}
+	r := &request{w: w, number: o.Request, from: from, to: to, path: o.Path, began: w.sim.Now()}
+	d := newDraw(o.Layout, "layout")
+	r.srcPool, r.dstPool = from.src, to.dst
+	if o.Path == "read" {
+		r.srcPool, r.dstPool = to.src, from.dst
+	}
+	if r.srcPages = r.srcPool.take(o.Pages, d, r); r.srcPages == nil {
+		return
+	}
+	if r.dstPages = r.dstPool.take(o.Pages, d, r); r.dstPages == nil {
+		r.srcPool.giveBack(r.srcPages, w)
+		return
+	}
+	r.written, r.place = make([]uint64, o.Pages), make(map[int]int, o.Pages)
+	for i := range r.srcPages {
+		r.place[r.dstPages[i]] = i
+		fill(r.srcPool.view(w, r.srcPages[i]), uint64(r.number), uint64(i))
+		fill(r.dstPool.view(w, r.dstPages[i]), ^uint64(r.number), uint64(i))
+	}
+	src, dst := descriptors(r.srcPool, r.srcPages, d), descriptors(r.dstPool, r.dstPages, d)
+	q := agent.Request{Op: agent.Write, Peer: to.id, Local: src, Remote: dst, Route: agent.ForceBounce}
+	switch o.Path {
+	case "direct":
+		q.Route = agent.ForceDirect
+	case "read":
+		q.Op, q.Route, q.Local, q.Remote = agent.Read, agent.Auto, dst, src
+	case "auto":
+		q.Route = agent.Auto
+	}
+	if o.Delay > 0 {
+		q.Ready = &readyEvent{w: w.sim, at: w.sim.Now().Add(o.Delay)}
+	}
+	if o.Notify {
+		q.Notify = fmt.Appendf(nil, "request %d", o.Request)
+	}
+	h, err := from.agent.Submit(q)
+	if err != nil {
+		w.tally.refused++
+		r.srcPool.giveBack(r.srcPages, w)
+		r.dstPool.giveBack(r.dstPages, w)
+		return
+	}
+	r.h = h
+	from.open = append(from.open, r)
+	w.requests = append(w.requests, r)
+	w.byNumber[r.number] = r
+}
+
+// descriptors are the pages in order, neighbours sometimes joined and pages sometimes cut, so that both sides are cut differently.
+func descriptors(p *pool, pages []int, d draw) []ports.Descriptor {
+	var out []ports.Descriptor
+	for _, page := range pages {
+		one := ports.Descriptor{Addr: p.addr(page), Bytes: p.page}
+		switch n := len(out); {
+		case n > 0 && out[n-1].Addr+out[n-1].Bytes == one.Addr && d.percent(70):
+			out[n-1].Bytes += one.Bytes
+		case d.percent(10):
+			half := 8 * (1 + d.below(p.page/8-1))
+			out = append(out, ports.Descriptor{Addr: one.Addr, Bytes: half}, ports.Descriptor{Addr: one.Addr + half, Bytes: one.Bytes - half})
+		default:
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// observe looks at the handle after a turn, as the application does, and reuses what it may. It reports whether the request is over.
+func (r *request) observe() bool {
+	if r.ended == 0 && r.h.Status() != transport.InProgress {
+		r.ended = r.w.sim.Now()
+		r.logEnd()
+		if r.h.Status() == transport.Succeeded {
+			r.w.oracle.succeeded(r)
+		} else {
+			r.w.oracle.failed(r)
+		}
+	}
+	if !r.released && r.h.IsSourceReleased() {
+		r.w.oracle.sourceReleased(r)
+		r.released = true
+		r.srcPool.giveBack(r.srcPages, r.w)
+	}
+	if !r.over && r.h.IsQuiesced() {
+		r.w.oracle.quiesced(r)
+		r.over = true
+		r.dstPool.giveBack(r.dstPages, r.w)
+	}
+	return r.over
+}
+
+func (r *request) logEnd() {
+	if r.w.log == nil {
+		return
+	}
+	if err := r.h.Err(); err != nil {
+		r.w.log("%12d %s failed: %v", r.w.sim.Now(), r, err)
+		return
+	}
+	r.w.log("%12d %s succeeded", r.w.sim.Now(), r)
+}
+
+// perform does one operation. What makes no sense any more, since an agent died or a request was shrunk away, is left out.
+func (w *World) perform(o Op) {
+	if w.log != nil {
+		w.log("%12d %s", w.sim.Now(), o)
+	}
+	n := w.byName[o.Agent]
+	var l *life
+	if n != nil {
+		l = n.now
+	}
+	if r := w.byNumber[o.Request]; r != nil && l == nil {
+		l = r.from
+	}
+	if w.setup.order && l != nil {
+		w.sim.Tell(l.id, []byte(o.String()))
+	}
+	switch {
+	case o.Verb == OpSubmit:
+		w.submit(o)
+	case o.Verb == OpCancel:
+		if r := w.byNumber[o.Request]; r != nil && !r.from.dead {
+			r.cancelled = true
+			r.h.Cancel()
+		}
+	case o.Verb == OpCut:
+		w.chooser.cut[[2]string{o.Agent, o.Peer}] = true
+	case o.Verb == OpHeal:
+		delete(w.chooser.cut, [2]string{o.Agent, o.Peer})
+	case o.Verb == OpStart:
+		if n != nil {
+			n.start()
+		}
+	case l == nil:
+	case o.Verb == OpHostile:
+		if l.hostile != nil {
+			l.hostile.act(newDraw(o.Layout, "hostile"))
+		}
+	case l.agent == nil:
+	case o.Verb == OpAdd:
+		w.introduce(l, w.byName[o.Peer])
+	case o.Verb == OpRemove:
+		if peer := n.known[o.Peer]; peer != nil && l.closeBy == ports.Never {
+			delete(n.known, o.Peer)
+			must(l.agent.RemovePeerAsync(peer.id, func() {}))
+		}
+	case o.Verb == OpCrash:
+		l.crash()
+	case o.Verb == OpClose:
+		if l.closeBy == ports.Never {
+			l.agent.BeginClose()
+			l.closeBy = w.sim.Now().Add(n.config().CloseDeadline)
+			l.wake()
+		}
+	case o.Verb == OpPause:
+		l.pausedTil = max(l.pausedTil, w.sim.Now().Add(o.Delay))
+	case o.Verb == OpJump:
+		l.skew += o.Delay
+		l.wake()
+	}
+}
+
+// introduce tells an agent of the peer's present life.
+func (w *World) introduce(l *life, peer *node) {
+	if peer == nil || peer.now == nil || l.closeBy != ports.Never {
+		return
+	}
+	p := peer.now
+	l.agent.AddPeerAsync(p.desc, false, func(_ agent.PeerReport, err error) {
+		if err == nil {
+			l.node.known[peer.setup.name] = p
+		}
+	})
+}
