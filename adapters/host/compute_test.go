@@ -188,7 +188,7 @@ func TestUnmappedMemoryFailsTheCopyAlone(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, ports.CopyDone, wait(good))
 		require.Equal(t, ports.CopyFailed, wait(bad))
-		require.ErrorContains(t, bad.Err(), "can't be accessed")
+		require.ErrorContains(t, bad.Err(), "is not mapped")
 		require.Equal(t, ports.CopyFailed, bad.Status())
 		require.NoError(t, good.Err())
 	}

@@ -155,7 +155,7 @@ func (j *job) try(mine part) (err error) {
 			runtime.Error
 			Addr() uintptr
 		}:
-			err = fmt.Errorf("host copy: memory at %#x can't be accessed: %w", fault.Addr(), fault)
+			err = fmt.Errorf("host copy: memory at %#x is not mapped, or may not be accessed so", fault.Addr())
 		default:
 			panic(fault)
 		}

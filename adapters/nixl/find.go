@@ -72,7 +72,7 @@ func find(env searchEnv) (Info, error) {
 		if file, ok := libraryAt(p.path); ok {
 			return describe(env, file, p.source, []string{p.path}), nil
 		}
-		return Info{Searched: []string{p.path}}, fmt.Errorf("%w: %s is %q, which is neither that file nor a folder that holds it", ErrNoLibrary, p.source, p.path)
+		return Info{Searched: []string{p.path}}, fmt.Errorf("%w: %s is %q, which is neither that file nor a folder that holds it; correct or unset it, then `kvbounce doctor` says where else NIXL is looked for", ErrNoLibrary, p.source, p.path)
 	}
 	var searched []string
 	for _, p := range slices.Concat(setupPlaces(env), pythonPlaces(env), loaderPlaces(env)) {
