@@ -2,5 +2,28 @@
 
 package agent
 
-// Mutate switches a deliberate bug of core/transport on, for the test of the simulator. No other build has it.
-func (a *Agent) Mutate(name string) { a.transport.Mutate(name) }
+import (
+	"slices"
+
+	"github.com/kvbounce/kvbounce/core/credit"
+	"github.com/kvbounce/kvbounce/core/plan"
+	"github.com/kvbounce/kvbounce/core/transport"
+)
+
+// Mutations are the deliberate bugs that there are (docs/mutations.md).
+func Mutations() []string {
+	return slices.Concat(transport.Mutations(), credit.Mutations(), plan.Mutations())
+}
+
+// Mutate switches one of Mutations on, for the test of the simulator. No other build has it. Before the first Submit.
+func (a *Agent) Mutate(name string) {
+	a.transport.Mutate(name)
+	if a.arena != nil {
+		a.arena.credits.Mutate(name)
+	}
+	a.planners.New = func() any {
+		p := new(planning)
+		p.Mutate(name)
+		return p
+	}
+}

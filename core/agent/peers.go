@@ -20,6 +20,7 @@ type peerView struct {
 	limits     plan.Limits // how requests to it are cut
 	arena      ports.MemoryKind
 	needsToken bool
+	capable    bool // of ownership: it answers DRAIN
 	gate       transport.Gate
 }
 
@@ -105,7 +106,7 @@ func (a *Agent) judge(desc AgentDesc, force bool) (transport.PeerInfo, *peerView
 			info.RequestTimeout = min(info.RequestTimeout, h.RequestTimeout)
 		}
 		view.chunkLimit = min(a.arena.maxChunk, h.MaxChunk, h.ArenaUsable)
-		view.arena, view.needsToken = arenaKind(&h), h.TokenRequired
+		view.arena, view.needsToken, view.capable = arenaKind(&h), h.TokenRequired, h.Ownership
 	}
 	view.limits = Limits(a.cfg.ChunkTarget, view.chunkLimit, a.bothDevices(view))
 	return info, view, PeerReport{Bounce: info.Bounce, Reason: view.reason, ChunkLimit: view.chunkLimit, Timeout: info.RequestTimeout}, nil

@@ -57,6 +57,9 @@ func (rt *router) choose(a *Agent, v *peerView, r Request, s plan.Summary, mixed
 		// These two are about speed; a request that must bounce may be slow.
 		reason = Bounced
 	}
+	if a.ownership.Load() && v.reason == "" && !v.capable {
+		return 0, fmt.Errorf("%w: the peer %s is not ownership-capable", ErrNoBounce, r.Peer)
+	}
 	retained := a.transport.BounceRefusal()
 	if reason == Bounced && retained != nil {
 		reason = DirectRetained

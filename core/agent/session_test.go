@@ -165,6 +165,25 @@ func TestRetainLimitRoutes(t *testing.T) {
 	}
 }
 
+func TestOwnershipNeedsCapablePeers(t *testing.T) {
+	a, w := newIdle(t, nil)
+	require.NoError(t, a.AdoptProfile(session.Profile{
+		OwnershipPeer: true, TransferTimeout: time.Second, GenerationFirst: true, Asynchronous: true, PipelineParallel: 1, ContextParallel: 1,
+	}))
+	d, err := a.Describe()
+	require.NoError(t, err)
+	var h wire.Handshake
+	require.NoError(t, h.Decode(d.Bounce))
+	h.Incarnation, h.Ownership = 4, false
+	d.Identity, d.Bounce = identity("old", 4), h.Append(nil)
+	a.AddPeerAsync(d, false, func(_ PeerReport, err error) { require.NoError(t, err) })
+	a.Poll(w.now)
+	_, err = a.Submit(Request{Peer: identity("decode", 2), Local: oneDescriptor(), Remote: oneDescriptor()})
+	require.NoError(t, err)
+	_, err = a.Submit(Request{Peer: d.Identity, Local: oneDescriptor(), Remote: oneDescriptor()})
+	require.ErrorContains(t, err, "old#0000000000000004 is not ownership-capable")
+}
+
 func TestClose(t *testing.T) {
 	finish := func(a *Agent, w *world) error {
 		a.BeginClose()

@@ -49,6 +49,7 @@ type blockState struct {
 // A misuse (a double free, a block that is not live, a free of a block in doubt) is a bug of this side that would corrupt somebody's data, so it panics.
 // An Arena is not safe for concurrent use: it is the reactor's.
 type Arena struct {
+	mutation   mutation
 	trees      *buddy.Allocator
 	chunkLimit uint64
 	zoneBytes  uint64       // B

@@ -91,7 +91,7 @@ func (s *Scheduler) Returned(f *Flow) {
 		panic("credit: Returned for a flow without outstanding grants")
 	}
 	f.outstanding--
-	if f.state == outside {
+	if f.state == outside && !s.arena.mutated("forget a window's returned place") {
 		s.join(f)
 	}
 }
@@ -152,6 +152,13 @@ func (s *Scheduler) first(limit int) *Flow {
 			best = f
 		}
 	}
+	if s.arena.mutated("grant to the newest flow first") {
+		for c := range s.queues[:limit] {
+			if f := s.queues[c].tail; f != nil && f.place > best.place {
+				best = f
+			}
+		}
+	}
 	return best
 }
 
@@ -173,7 +180,7 @@ func (s *Scheduler) granted(f *Flow, ahead int, b Block) Grant {
 
 // join puts a flow that is outside at the end of the ring, if it wants a grant.
 func (s *Scheduler) join(f *Flow) {
-	if f.next == len(f.chunks) || f.outstanding >= s.window {
+	if f.next == len(f.chunks) || f.outstanding >= s.window && !s.arena.mutated("grant beyond the window") {
 		return
 	}
 	if !f.counting {
@@ -197,7 +204,7 @@ func (s *Scheduler) passes(f *Flow) uint64 {
 // relieve looks, after a grant, for a flow that was passed over too often, and holds a block for its first chunk. Only the heads of queues that don't fit can be: what stands
 // behind them was served less long ago.
 func (s *Scheduler) relieve() {
-	if s.starving != nil {
+	if s.starving != nil || s.arena.mutated("never hold a block for a chunk that was passed over") {
 		return
 	}
 	limit := uint64(max(minPasses, 2*min(s.active, activeCap)))

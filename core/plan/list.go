@@ -155,6 +155,9 @@ func (s *runBuilder) cover(l *list, from, to int) {
 	l.chunk, l.from, l.to, l.table = s.lists.chunk, from, to, uint32(n)
 	s.index = slices.Grow(s.index, to-from)[:n+to-from]
 	table, low := s.index[n:], l.low
+	if s.mutated("shift an index table by one entry") {
+		defer func() { copy(table, table[1:]) }()
+	}
 	addrs := s.addrs[from:to][:len(table)]
 	if shift := bits.TrailingZeros64(l.unit); l.unit == 1<<shift {
 		for i, x := range addrs {

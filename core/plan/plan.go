@@ -144,6 +144,12 @@ func (s *sidePlan) plan(strips []strip, cuts []cut, into *ports.Runs) (ok bool) 
 		return false
 	}
 	first, end, used := s.placer.place(strips, cuts[s.next])
+	if parts := s.placer.parts; s.runs.mutated("put a piece over the one before it") && len(parts) > 1 {
+		parts[1].offset -= min(8, parts[0].length)
+	}
+	if s.runs.keep && s.runs.mutated("scatter a cut piece's rest over its beginning") {
+		used = 0
+	}
 	s.runs.build(first, s.placer.parts, into)
 	s.runs.addrs[end-1] += used // what is left of the last piece is the next chunk's first
 	s.next++
@@ -207,7 +213,7 @@ func (p *Planner) NextScatter(c *Chunk) (ok bool) {
 func (p *Planner) Overlap() error {
 	dst := p.dst
 	p.dst = nil // lets go of the caller's list
-	if !p.overlap.any(p.scatter.runs.addrs, p.scatter.runs.spans) {
+	if p.scatter.runs.mutated("skip the overlap check") || !p.overlap.any(p.scatter.runs.addrs, p.scatter.runs.spans) {
 		return nil
 	}
 	return p.overlap.describe(dst)

@@ -26,6 +26,8 @@ const (
 //
 // No piece costs more than the 40 bytes of a run of its own.
 type runBuilder struct {
+	mutation mutation
+
 	addrs []uint64 // of the request's pieces; those of chunks that are planned may have been joined
 	lists lists
 	spans []span // of all runs so far, for the overlap check
@@ -154,6 +156,9 @@ func (s *runBuilder) strided(begin, end int, p *part, n int) {
 	r := s.run()
 	r.Offset, r.Addr, r.Stride = p.at(n), from, int64(stride)
 	r.Piece, r.Pieces, r.Step, r.Table = p.length, pieces, p.step, ports.NoTable
+	if !s.keep && s.mutated("gather at a wrong step") {
+		r.Step -= min(r.Step, 8)
+	}
 	if s.keep {
 		s.spans = append(s.spans, span{low: min(from, last), high: max(from, last), shared: stride, at: begin, pieces: end - begin, length: uint64(p.length), strided: true})
 	}

@@ -208,3 +208,19 @@ func TestDrainWaitsForAllWrites(t *testing.T) {
 	h.expect(wire.TypeDrain)
 	require.False(t, hd.IsQuiesced())
 }
+
+// TestDrainedIsTold: once a failed request's DRAIN is answered, an agent that has nothing else to do takes one more turn to say so.
+func TestDrainedIsTold(t *testing.T) {
+	h := withPeer(t)
+	h.deliver(queued(99, 1)) // alpha was heard of
+	hd := h.submit(twoChunks...)
+	h.copied()
+	h.cancel(hd)
+	h.tick(2 * time.Second)
+	require.Equal(t, []Unproved{{Peer: peerA, Draining: 1}}, h.tr.Unproved())
+	h.deliver(drained(hd.ID()))
+	h.tick(2 * time.Second)
+	require.Empty(t, h.tr.Unproved())
+	require.Equal(t, ports.Never, h.next)
+	h.sent()
+}

@@ -72,6 +72,7 @@ func (t *Transport) Stop() {
 	}
 	t.leaving = nil
 	for _, f := range t.fences {
+		f.peer.settling = false
 		for _, done := range f.done {
 			done(FenceReport{Peer: f.peer.id})
 		}

@@ -39,7 +39,7 @@ const (
 	WritesPosted
 	StagingTaken   // eagerly gathered chunks whose staging a credited chunk took
 	UnprovedWrites // transfers that failed without evidence
-	PausesSeen     // polls that came more than a second late
+	PausesSeen     // polls that came more than a second late, and turns that took longer
 	NotifiesSent
 	NotifiesDropped // the engine did not take them, or does not know the peer
 	counters

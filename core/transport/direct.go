@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"slices"
+
 	"github.com/kvbounce/kvbounce/core/drain"
 	"github.com/kvbounce/kvbounce/ports"
 )
@@ -106,6 +108,14 @@ func (t *Transport) pollDirects() {
 	}
 	clear(t.directs[n:])
 	t.directs = t.directs[:n]
+	t.lingering = slices.DeleteFunc(t.lingering, func(d *direct) bool {
+		_, pending := drain.OfTransfer(d.transfer.Status())
+		if !pending {
+			d.transfer.Release()
+			t.dirty = true
+		}
+		return !pending
+	})
 }
 
 // pollDirect looks at one direct transfer and reports whether it is physically over.
@@ -154,12 +164,17 @@ func (t *Transport) pollDirect(d *direct) bool {
 	return true
 }
 
-// endDirect ends a direct transfer physically.
+// endDirect ends a direct transfer physically. One that is pending all the same is to a fenced peer: its memory may be used again, since nobody is there to read what is sent, but the engine may
+// touch it until it gives the transfer up, so it must not be unmapped before (leaving.go).
 func (t *Transport) endDirect(d *direct, e drain.Evidence) {
 	if !d.doubted {
 		d.peer.pending--
 	}
-	d.transfer.Release()
+	if _, pending := drain.OfTransfer(d.transfer.Status()); pending {
+		t.lingering = append(t.lingering, d)
+	} else {
+		d.transfer.Release()
+	}
 	d.hold.Close(drain.Direct, e)
 	d.hold.Drop()
 	d.h.quiesce()

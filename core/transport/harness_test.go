@@ -40,6 +40,8 @@ const (
 	destBytes  = 1 << 20
 
 	ms = time.Millisecond
+
+	settleDelay = time.Second
 )
 
 // harness is one transport among fakes, in virtual time. Its peer is the test.
@@ -75,7 +77,7 @@ func newHarness(t *testing.T, tweaks ...func(*Settings)) *harness {
 	}
 	h.reg.Add([]ports.Descriptor{{Addr: destBase, Bytes: destBytes}})
 	s := Settings{
-		ReceiverLease: 60 * time.Second, SettleDelay: 5 * time.Second, RetainLimit: arenaSize / 2, Window: 4, MaxChunk: maxChunk, MaxFlowsPerPeer: 16, MaxPeers: 8, EagerGather: true,
+		ReceiverLease: 60 * time.Second, SettleDelay: settleDelay, RetainLimit: arenaSize / 2, Window: 4, MaxChunk: maxChunk, MaxFlowsPerPeer: 16, MaxPeers: 8, EagerGather: true,
 	}
 	for _, tweak := range tweaks {
 		tweak(&s)

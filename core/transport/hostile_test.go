@@ -78,21 +78,44 @@ type slowClock struct {
 	took time.Duration
 }
 
-func (c slowClock) Now() ports.Instant { return c.h.now.Add(c.took) }
+func (c *slowClock) Now() ports.Instant { return c.h.now.Add(c.took) }
 
-// Turns that take long are no pause of the process: timers fire all the same.
-func TestLongTurnsAreNoPause(t *testing.T) {
+// withSlowTurns makes a transport that knows alpha and whose turns take as long as the clock says.
+func withSlowTurns(t *testing.T, took time.Duration) (*harness, *slowClock) {
 	h := newHarness(t)
-	h.opt.Clock = slowClock{h, 1100 * time.Millisecond}
+	clock := &slowClock{h, took}
+	h.opt.Clock = clock
 	h.tr = New(h.opt)
 	h.add(peerA)
+	return h, clock
+}
+
+// Turns that always take long are not for ever pauses of the process: timers fire all the same.
+func TestLongTurnsDoNotStopTimers(t *testing.T) {
+	h, _ := withSlowTurns(t, 1100*time.Millisecond)
 	hd := h.submit(4 * kilo)
-	for range 40 {
+	for range 80 {
 		h.now = h.now.Add(1100 * time.Millisecond)
 		h.turn()
 	}
-	require.Equal(t, Failed, hd.Status())
-	require.Zero(t, h.count(PausesSeen))
+	h.failedBecause(hd, ErrTimeout)
+}
+
+// A process that is stopped in the middle of a turn was paused as well.
+func TestPauseWithinATurn(t *testing.T) {
+	h, clock := withSlowTurns(t, 0)
+	hd := writtenRequest(h)
+	clock.took = 70 * time.Second
+	h.turn()
+	require.EqualValues(t, 1, h.count(PausesSeen))
+	h.now, clock.took = h.now.Add(clock.took), 0
+	h.turn()
+	require.EqualValues(t, 1, h.count(PausesSeen), "it is seen once")
+	require.Equal(t, InProgress, hd.Status())
+	h.tick(29 * time.Second)
+	require.Equal(t, InProgress, hd.Status())
+	h.tick(2 * time.Second)
+	h.failedBecause(hd, ErrTimeout)
 }
 
 // A request that waits for its ready event ends with the incarnation that it was for, and with the transport.

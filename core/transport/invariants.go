@@ -1,6 +1,9 @@
 package transport
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // checkInvariants asserts what must hold after every turn, as far as it is cheap. A broken one is a bug of ours, and going on could cost somebody's data.
 func (t *Transport) checkInvariants() {
@@ -50,16 +53,21 @@ func (t *Transport) checkAll() {
 		}
 		assert(n == p.live && finished == p.finished && n+finished == len(p.flows), "flows of %s: %d live, %d finished, counted %d and %d", p.id, n, finished, p.live, p.finished)
 		live += n
-		tracked := 0
+		tracked, draining := 0, 0
 		for r := p.reqFirst; r != nil; r = r.next {
 			assert(r.next == nil || r.id < r.next.id, "requests to %s are out of order", p.id)
 			tracked++
+			if r.state == requestDraining {
+				draining++
+			}
 			for i := range r.chunks {
 				if c := &r.chunks[i]; c.ahead {
 					ahead += uint64(c.plan.Bytes)
 				}
 			}
 		}
+		assert(draining == p.draining, "requests to %s: %d drain, counted %d", p.id, draining, p.draining)
+		assert(p.settling == slices.ContainsFunc(t.fences, func(f *fence) bool { return f.peer == p }), "peer %s: settling %t without its fence, or the other way", p.id, p.settling)
 		assert(tracked == p.tracked && tracked == len(p.requests), "requests to %s: %d tracked, counted %d", p.id, tracked, p.tracked)
 	}
 	assert(live == t.liveFlows, "%d live flows, counted %d", live, t.liveFlows)

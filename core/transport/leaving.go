@@ -91,9 +91,11 @@ func (t *Transport) stillTouched(l *leaving) bool {
 			}
 		}
 	}
-	for _, d := range t.directs {
-		if meetsAny(d.sub.Local, l.ranges) {
-			return true
+	for _, list := range [][]*direct{t.directs, t.lingering} {
+		for _, d := range list {
+			if meetsAny(d.sub.Local, l.ranges) {
+				return true
+			}
 		}
 	}
 	return false

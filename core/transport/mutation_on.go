@@ -2,7 +2,12 @@
 
 package transport
 
-import "github.com/kvbounce/kvbounce/core/wire"
+import (
+	"slices"
+
+	"github.com/kvbounce/kvbounce/core/drain"
+	"github.com/kvbounce/kvbounce/core/wire"
+)
 
 // mutation is the deliberate bug that is switched on, "" none. The simulator's mutation test switches on one after the other, to prove that its oracle sees each
 // (docs/mutations.md). No other build has any of it.
@@ -39,6 +44,8 @@ func Mutations() []string {
 		"answer DRAIN before the scatter ends",
 		"keep the regions of a drained flow",
 		"say nothing of an expired flow",
+		"take staging under a running gather",
+		"keep gathered chunks' staging from those with a credit",
 	}
 }
 
@@ -46,6 +53,19 @@ func Mutations() []string {
 func (t *Transport) Mutate(name string) { t.mutation.name = name }
 
 func (t *Transport) mutated(name string) bool { return t.mutation.name == name }
+
+// endGather takes the gather of a chunk without credit for ended, and returns the chunk; nil if there is none.
+func (t *Transport) endGather() *chunk {
+	for i, c := range t.gathers {
+		if !c.credited() && c.req.state == requestActive {
+			t.gathers = slices.Delete(t.gathers, i, i+1)
+			c.gather = nil
+			c.staging.Close(drain.Gather, drain.CopyCompleted)
+			return c
+		}
+	}
+	return nil
+}
 
 // anyFlow finds the flow that holds the DATA's region, whoever's it is, and makes the DATA its chunk's.
 func (t *Transport) anyFlow(f *flow, d *wire.Data) *flow {

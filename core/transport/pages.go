@@ -208,8 +208,8 @@ func (s *sheet) meets(p plane, first, last uint64, set *pages) bool {
 	return set.seek(n, true) <= (last-p.addr)/s.stride
 }
 
-// hitsAny reports whether a piece of the runs, which have 64-bit addresses, meets a page of the set.
-func (s *sheet) hitsAny(runs ports.Runs, set *pages) bool {
+// hitsAny reports whether a piece of the runs, which have 64-bit addresses, meets a page of the set. Pieces beyond the first most that must be looked at count as such.
+func (s *sheet) hitsAny(runs ports.Runs, set *pages, most int) bool {
 	var table extent
 	for _, r := range runs.Runs {
 		low, high := table.of(r, runs.Index)
@@ -217,8 +217,9 @@ func (s *sheet) hitsAny(runs ports.Runs, set *pages) bool {
 		last, _ := position(r, high, r.Piece-1)
 		if s.near(first, last, func(p plane) bool {
 			for k := range r.Pieces {
+				most--
 				at, _ := position(r, multiple(r, runs.Index, k), 0)
-				if s.meets(p, at, at+uint64(r.Piece)-1, set) {
+				if most < 0 || s.meets(p, at, at+uint64(r.Piece)-1, set) {
 					return true
 				}
 			}

@@ -52,6 +52,7 @@ type peer struct {
 	reqFirst *request // in order of number
 	reqLast  *request
 	tracked  int
+	draining int  // of them failed, their DRAIN not answered
 	heard    bool // it ever sent a frame
 
 	// Repair towards a silent peer.
@@ -280,7 +281,7 @@ func (p *peer) fire(t *Transport, _ timerKind) {
 
 func (t *Transport) forgetPeer(p *peer) {
 	t.timers.stop(&p.idle)
-	t.retired.add(p.id, retiredPeer{superseded: p.superseded, fenced: p.fenced, lastID: p.lastID})
+	t.retired.add(p.id, p.retire())
 	if !p.superseded {
 		t.strangers--
 	}

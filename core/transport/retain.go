@@ -12,17 +12,23 @@ type Unproved struct {
 	Peer     ports.Identity
 	Bytes    uint64        // of arena blocks
 	Accesses int           // that failed without evidence, direct transfers included
-	Since    ports.Instant // when the peer's first began
+	Since    ports.Instant // when the first of these came to be so, 0 if there is none
+	Draining int           // failed requests to the peer that wait for their writes' evidence or its answer to DRAIN
 }
+
+// drainingEvery is how often the list is made anew because of requests that drain. Doubts are seen at once.
+const drainingEvery = second
 
 // retention is what is told of memory in doubt, and the limit on it (protocol.md, 8).
 type retention struct {
-	seen    uint64 // the ledger's changes that were looked at
+	seen    uint64        // the ledger's changes that were looked at
+	drained int           // and the requests that drained
+	next    ports.Instant // when those are looked at again
 	refusal atomic.Pointer[Failure]
 	list    atomic.Pointer[[]Unproved]
 }
 
-// Unproved lists what has no evidence, peer by peer in order of their appearance. Any goroutine.
+// Unproved lists what has no evidence, peer by peer in order of their appearance; requests that drain are counted once a second. Any goroutine.
 func (t *Transport) Unproved() []Unproved {
 	if list := t.retention.list.Load(); list != nil {
 		return *list
@@ -35,31 +41,35 @@ func (t *Transport) BounceRefusal() *Failure { return t.retention.refusal.Load()
 
 // watchRetained looks at what is in doubt after it changed, and says so once.
 func (t *Transport) watchRetained() {
-	if t.retention.seen == t.ledger.Changes() {
+	r := &t.retention
+	if r.seen == t.ledger.Changes() && (r.drained == t.draining || t.now.Before(r.next)) {
 		return
 	}
-	t.retention.seen = t.ledger.Changes()
+	r.seen, r.drained, r.next = t.ledger.Changes(), t.draining, t.now.Add(drainingEvery)
 	var list []Unproved
 	var worst Unproved
 	for _, p := range t.order {
 		totals := p.party.Totals()
-		u := Unproved{Peer: p.id, Bytes: totals.DoubtfulBytes, Accesses: totals.Doubts, Since: p.party.Since()}
-		switch doubt := u.Bytes > 0 || u.Accesses > 0; {
+		u := Unproved{Peer: p.id, Bytes: totals.DoubtfulBytes, Accesses: totals.Doubts, Draining: p.draining}
+		doubt := u.Bytes > 0 || u.Accesses > 0
+		if doubt {
+			u.Since = p.party.Since()
+		}
+		switch {
 		case doubt && !p.unproved:
 			t.log.Warn("memory is kept without evidence that nothing touches it: fence the peer if its process can no longer run", "peer", p.id, "bytes", u.Bytes, "accesses", u.Accesses)
 		case !doubt && p.unproved:
 			t.log.Info("nothing of the peer is in doubt any more", "peer", p.id)
 		}
-		p.unproved = u.Bytes > 0 || u.Accesses > 0
-		if !p.unproved {
-			continue
+		p.unproved = doubt
+		if doubt || u.Draining > 0 {
+			list = append(list, u)
 		}
-		list = append(list, u)
 		if u.Bytes > worst.Bytes {
 			worst = u
 		}
 	}
-	t.retention.list.Store(&list)
+	r.list.Store(&list)
 	t.limitRetained(worst)
 }
 

@@ -24,10 +24,11 @@ func TestUnproved(t *testing.T) {
 	h.tick(time.Second)
 	dx.end(ports.FailedUnknown)
 	h.turn()
-	require.Equal(t, []Unproved{{Peer: peerA, Bytes: 8 * kilo, Accesses: 2, Since: since}}, h.tr.Unproved())
+	require.Equal(t, []Unproved{{Peer: peerA, Bytes: 8 * kilo, Accesses: 2, Since: since, Draining: 1}}, h.tr.Unproved())
 	x.end(ports.Success)
 	h.turn()
-	require.Equal(t, []Unproved{{Peer: peerA, Accesses: 1, Since: since}}, h.tr.Unproved())
+	require.Equal(t, []Unproved{{Peer: peerA, Accesses: 1, Since: since, Draining: 1}}, h.tr.Unproved())
+	h.deliver(drained(1))
 	dx.end(ports.Success)
 	h.turn()
 	require.Empty(t, h.tr.Unproved())
@@ -42,6 +43,19 @@ func TestUnproved(t *testing.T) {
 	require.EqualValues(t, maxChunk, list[0].Bytes)
 	require.Less(t, h.now.Sub(list[0].Since), 2*time.Second)
 	require.Nil(t, h.tr.BounceRefusal(), "below the limit")
+	h.sent()
+}
+
+// Requests whose DRAIN has no answer are shown too, though no arena block of this side is in doubt.
+func TestUnprovedDraining(t *testing.T) {
+	h := withPeer(t)
+	drainingRequest(h)
+	h.tick(1100 * ms)
+	require.Equal(t, []Unproved{{Peer: peerA, Draining: 1}}, h.tr.Unproved())
+	h.deliver(drained(1))
+	h.tick(1100 * ms)
+	h.tick(1100 * ms)
+	require.Empty(t, h.tr.Unproved())
 	h.sent()
 }
 
@@ -65,7 +79,7 @@ func TestRetainLimit(t *testing.T) {
 		require.NotEmpty(t, h.granted(5, 8*kilo), "others are admitted while there is room")
 		h.fenceOf(peerB)
 		require.NotNil(t, h.tr.BounceRefusal())
-		h.pass(5*time.Second+ms, ms)
+		h.pass(settleDelay+ms, ms)
 		require.Nil(t, h.tr.BounceRefusal())
 		require.Empty(t, h.tr.Unproved())
 	})

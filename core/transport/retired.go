@@ -10,6 +10,20 @@ type retiredPeer struct {
 	superseded bool   // AddPeer refuses it, and its frames make no entry
 	fenced     bool   // its frames are counted apart
 	lastID     uint64 // request numbers are never reused, though the peer be removed and added again
+	// endpoint is the way back to a peer that requests were sent to: a WANT that comes to it after all makes a flow there that only our DRAIN ends.
+	endpoint string
+}
+
+// maxRetiredEndpoint is the longest way back that is remembered, in bytes.
+const maxRetiredEndpoint = 4096
+
+// retire is what is remembered of an entry.
+func (p *peer) retire() retiredPeer {
+	x := retiredPeer{superseded: p.superseded, fenced: p.fenced, lastID: p.lastID}
+	if p.lastID > 0 && !p.superseded && len(p.endpoint) <= maxRetiredEndpoint {
+		x.endpoint = string(p.endpoint)
+	}
+	return x
 }
 
 // retired remembers incarnations whose entry is gone, as far as there is something to remember, oldest forgotten first.

@@ -174,7 +174,10 @@ func (t *Transport) stage(c *chunk) bool {
 		}
 		// The youngest is taken: the oldest is the next to get a credit.
 		victim := t.cached.last
-		if victim == nil {
+		if victim == nil && t.mutated("take staging under a running gather") {
+			victim = t.endGather()
+		}
+		if victim == nil || t.mutated("keep gathered chunks' staging from those with a credit") {
 			return false
 		}
 		t.takeStaging(victim)

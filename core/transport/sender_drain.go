@@ -22,6 +22,8 @@ func (t *Transport) fail(r *request, f *Failure) {
 		return
 	}
 	r.state = requestDraining
+	r.peer.draining++
+	t.draining++
 	t.counters.Add(BounceFailed, 1)
 	t.timers.stop(&r.progress)
 	t.timers.stop(&r.repeat)
@@ -163,6 +165,10 @@ func (t *Transport) repeatDrain(r *request) {
 
 // forget ends the tracking of a request. Its number is then below every later `oldest`.
 func (t *Transport) forget(r *request) {
+	if r.state == requestDraining {
+		r.peer.draining--
+		t.draining--
+	}
 	r.state = requestForgotten
 	t.timers.stop(&r.repeat)
 	t.timers.stop(&r.progress)

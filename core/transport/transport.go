@@ -84,6 +84,7 @@ type Transport struct {
 	now       ports.Instant // the same, less the pauses
 	skew      time.Duration // sum of pauses
 	asked     ports.Instant // when the last Poll wanted to be called again, unskewed
+	stopped   ports.Instant // the last turn in whose middle the process was paused, 0 none
 	timers    timers
 	peers     map[ports.Identity]*peer
 	order     []*peer // the same, in order of appearance
@@ -94,15 +95,17 @@ type Transport struct {
 	closing   bool
 
 	// Sender.
-	waiting  []*request // for their ready event
-	needy    chunkList  // planned chunks with a credit
-	eager    chunkList  // planned chunks without one
-	cached   chunkList  // gathered chunks without a credit: their staging may be taken
-	eagerUse uint64     // bytes of staging gathered ahead of credits
-	gathers  []*chunk
-	writes   []*chunk
-	directs  []*direct
-	notices  []*notice
+	waiting   []*request // for their ready event
+	needy     chunkList  // planned chunks with a credit
+	eager     chunkList  // planned chunks without one
+	cached    chunkList  // gathered chunks without a credit: their staging may be taken
+	draining  int        // requests whose DRAIN has no answer
+	eagerUse  uint64     // bytes of staging gathered ahead of credits
+	gathers   []*chunk
+	writes    []*chunk
+	directs   []*direct
+	lingering []*direct // over, their peer being fenced, but pending in the engine
+	notices   []*notice
 
 	stuckGathers  []*chunk       // in doubt: they may still run
 	stuckScatters []*regionChunk // likewise
@@ -222,12 +225,9 @@ func (t *Transport) Poll(now ports.Instant) (work bool, next ports.Instant) {
 	if t.dirty {
 		t.driver.moved(t.now)
 	}
+	ended := t.endTurn()
 	next = t.wakeUp(drained)
-	t.asked = next
-	if t.clock != nil {
-		// A long turn of our own is no pause.
-		t.asked = max(t.asked, t.clock.Now())
-	}
+	t.asked = max(next, ended)
 	t.checkInvariants()
 	return t.dirty, next
 }
@@ -243,6 +243,21 @@ func (t *Transport) startTurn(now ports.Instant) {
 	t.real, t.now = now, now.Add(-t.skew)
 	t.ledger.Tick(now)
 	t.dirty = false
+}
+
+// endTurn is when the turn ended, as far as the clock tells. A process may be stopped in the middle of a turn as well: one that took longer than any of our own counts as a pause. But not if the last such was less
+// than a second of counted time ago: a peer that could make turns so long would stop every timer.
+func (t *Transport) endTurn() ports.Instant {
+	if t.clock == nil {
+		return t.real
+	}
+	ended := t.clock.Now()
+	if took := ended.Sub(t.real); took > pauseLimit && (t.stopped == 0 || !t.now.Before(t.stopped.Add(pauseLimit))) {
+		t.counters.Add(PausesSeen, 1)
+		t.skew += took
+		t.stopped = t.now
+	}
+	return ended
 }
 
 func (t *Transport) runCommands() {
@@ -263,6 +278,9 @@ func (t *Transport) wakeUp(drained bool) ports.Instant {
 	if len(t.waiting)+len(t.unready)+len(t.notices) > 0 {
 		at = min(at, t.now.Add(pollEvery))
 	}
+	if t.retention.drained != t.draining {
+		at = min(at, t.retention.next)
+	}
 	if at == ports.Never {
 		return at
 	}
@@ -274,7 +292,7 @@ func (t *Transport) demand() demand {
 	switch {
 	case t.liveFlows > 0 || t.regions > 0 || len(t.gathers)+len(t.writes)+len(t.scatters)+len(t.scatterQ)+len(t.directs) > 0:
 		return demandBusy
-	case len(t.fences) > 0 || t.ledger.Totals().Doubts > 0 || t.ledger.Totals().DoubtfulBytes > 0:
+	case len(t.fences)+len(t.lingering) > 0 || t.ledger.Totals().Doubts > 0 || t.ledger.Totals().DoubtfulBytes > 0:
 		return demandRetained
 	case t.settings.DirectRegistered != nil && t.settings.DirectRegistered():
 		return demandTarget
@@ -399,7 +417,9 @@ func (t *Transport) peerOf(from []byte) *peer {
 		return nil
 	}
 	t.strangers++
-	return t.newPeer(id)
+	p := t.newPeer(id)
+	t.wayBack(p, []byte(t.retired.set[id].endpoint))
+	return p
 }
 
 // message is any of wire's messages.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/kvbounce/kvbounce/core/wire"
@@ -45,7 +46,7 @@ func (w *Window) Token() uint64 { return w.token }
 // Bytes are the window's bytes.
 func (w *Window) Bytes() uint64 { return w.bytes }
 
-// Close stops admission at once: no copy into the window is started after it returns. It may be called any number of times. The memory may be reused when the window is quiesced.
+// Close stops admission at once: no copy into the window is let in any more. It may be called any number of times. The memory may be reused when the window is quiesced.
 func (w *Window) Close() {
 	w.registry.mu.Lock()
 	defer w.registry.mu.Unlock()
@@ -158,7 +159,7 @@ func (g *Registry) taken(gr *group, index []uint32) bool {
 			if s.live.meets(&gr.set) {
 				return true
 			}
-		case s.hitsAny(runs, &s.live):
+		case s.hitsAny(runs, &s.live, math.MaxInt):
 			return true
 		}
 	}
@@ -168,7 +169,7 @@ func (g *Registry) taken(gr *group, index []uint32) bool {
 	// A sheet of the group alone asks the copies' runs.
 	alone := sheet{stride: gr.key.stride, planes: gr.planes}
 	alone.admit(gr)
-	return slices.ContainsFunc(g.copies, func(rc *regionChunk) bool { return alone.hitsAny(rc.runs, &alone.live) })
+	return slices.ContainsFunc(g.copies, func(rc *regionChunk) bool { return alone.hitsAny(rc.runs, &alone.live, math.MaxInt) })
 }
 
 // sheetOf finds the sheet of a group's shape, or makes it.
@@ -227,7 +228,7 @@ func (g *Registry) admit(runs ports.Runs, place ports.Place, token uint64) (wire
 		return wire.ReasonUnregistered, err.Error()
 	}
 	_, _, windowed := anyIn(runs, place, g.folded)
-	if windowed || slices.ContainsFunc(g.sheets, func(s *sheet) bool { return s.hitsAny(runs, &s.ever) }) {
+	if windowed || slices.ContainsFunc(g.sheets, func(s *sheet) bool { return s.hitsAny(runs, &s.ever, maxPieceChecks) }) {
 		return wire.ReasonReceiveWindow, "a destination was in a receive window once, and needs the token of an open one"
 	}
 	return 0, ""
@@ -266,18 +267,24 @@ func (g *Registry) leave(rc *regionChunk) {
 	g.copies = slices.Delete(g.copies, i, i+1)
 }
 
-// outside finds the first piece of the runs that the window does not cover. A run of which one plane covers every page costs what its table costs once, whatever the number of planes.
+// outside finds the first piece of the runs that the window does not cover. A run of which one plane covers every page costs what its table costs once, whatever the number of planes. One message's pieces
+// beyond maxPieceChecks count as outside.
 func (w *Window) outside(runs ports.Runs) (run int, piece uint32, found bool) {
 	var table extent
 	var seen seenPages
+	left := maxPieceChecks
 	for i, r := range runs.Runs {
 		low, _ := table.of(r, runs.Index)
-		if first, ok := position(r, low, 0); ok && w.coversRun(r, runs.Index, low, first, &seen) {
+		if first, ok := position(r, low, 0); ok && w.coversRun(r, runs.Index, low, first, &seen, &left) {
 			continue
 		}
-		one := ports.Runs{Runs: runs.Runs[i : i+1], Index: runs.Index}
-		if _, k, found := findPiece(one, func(_, _ uint64) bool { return false }, func(first, last uint64) bool { return !w.covers(first, last) }); found {
-			return i, k, true
+		for k := range r.Pieces {
+			m := multiple(r, runs.Index, k)
+			first, ok1 := position(r, m, 0)
+			last, ok2 := position(r, m, r.Piece-1)
+			if left--; left < 0 || !ok1 || !ok2 || !w.covers(first, last) {
+				return i, k, true
+			}
 		}
 	}
 	return 0, 0, false
@@ -292,7 +299,7 @@ type seenPages struct {
 }
 
 // coversRun reports whether the pieces of a run, the lowest at first, are parts of pages of one plane that are all in the window.
-func (w *Window) coversRun(r ports.Run, index []uint32, low uint32, first uint64, seen *seenPages) bool {
+func (w *Window) coversRun(r ports.Run, index []uint32, low uint32, first uint64, seen *seenPages, left *int) bool {
 	stride := strideOf(r)
 	for i := range w.parts {
 		p := &w.parts[i]
@@ -309,7 +316,7 @@ func (w *Window) coversRun(r ports.Run, index []uint32, low uint32, first uint64
 			}
 			key := groupKey{back: now.back, low: low}
 			for k := range r.Pieces {
-				if !p.set.has(now.page + key.distance(multiple(r, index, k))) {
+				if *left--; *left < 0 || !p.set.has(now.page+key.distance(multiple(r, index, k))) {
 					return false
 				}
 			}

@@ -331,6 +331,26 @@ func TestWindowShapes(t *testing.T) {
 	require.False(t, interleave([]plane{{3, 1}, {12, 1}}, 9))
 }
 
+// A short message can't make the checks of windows long.
+func TestWindowChecksAreBounded(t *testing.T) {
+	const base, n = 0x1_0000_0000, 1 << 18
+	every := func(from uint64) ports.Runs {
+		return ports.Runs{Runs: []ports.Run{{Addr: base + from, Stride: 2, Piece: 1, Pieces: n, Table: ports.NoTable}}}
+	}
+	var g Registry
+	g.Add([]ports.Descriptor{{Addr: base, Bytes: 2 * n}})
+	w, err := g.OpenWindow(every(1), ports.Place{}, nil, rand.New(rand.NewPCG(1, 1)))
+	require.NoError(t, err)
+	few := every(0)
+	few.Runs[0].Pieces = 1000
+	reason, _ := g.Admit(few, ports.Place{}, 0)
+	require.Zero(t, reason)
+	for token, runs := range map[uint64]ports.Runs{0: every(0), w.Token(): every(1)} {
+		reason, _ = g.Admit(runs, ports.Place{}, token)
+		require.Equal(t, wire.ReasonReceiveWindow, reason, "%d pieces are more than a planner makes", n)
+	}
+}
+
 // zeroFirst gives 0, and then what it gave last once more, before fresh numbers.
 type zeroFirst struct{ n, calls uint64 }
 
