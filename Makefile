@@ -1,7 +1,7 @@
 # Each target is one script or one command; scripts/*.sh can be run by themselves too.
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # setup comes before what needs it
-.PHONY: help setup build build-cuda test-gpu ptx demo test lint fuzz cover mutations idle clean
+.PHONY: help setup build build-cuda test-gpu ptx demo test lint fuzz cover mutations idle pause clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
@@ -45,6 +45,9 @@ mutations: ## switch on each deliberate bug of the core, count the seeds until t
 
 idle: setup ## measure what an idle agent takes of a core, with each control channel
 	@scripts/idle.sh
+
+pause: setup ## stop processes for 70 s in the middle of transfers: no byte is lost and all quiesces without a fence
+	@scripts/pause.sh
 
 clean: ## remove bin/ and out/ (.deps/ stays)
 	@rm -rf bin out

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxFileLines = 600  // a longer file is a sign that two things live in it
+	maxFileLines = 600   // a longer file is a sign that two things live in it
 	maxCoreLines = 10000 // lines of code in core, without tests, comments and blank lines
 )
 

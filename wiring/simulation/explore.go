@@ -34,9 +34,11 @@ type smallWorld struct {
 	budget int
 }
 
+// tiny is what the configurations have in common.
+const tiny = "granule 128\narena 4\nchunk 1\npage_bytes 32\nwindow 2\ncopies 2\neager 100\ntimeout 100ms\nlease 200\nrequests 0\nlate_write 150ms\n"
+
 // smallWorlds are the configurations of --exhaustive.
 func smallWorlds() []smallWorld {
-	const tiny = "granule 128\narena 4\nchunk 1\npage_bytes 32\nwindow 2\ncopies 2\neager 100\ntimeout 100ms\nlease 200\nrequests 0\nlate_write 150ms\n"
 	add := func(from string) Op { return Op{Verb: OpAdd, Agent: from, Peer: "r1"} }
 	submit := func(n int, from string, pages int) Op {
 		return Op{At: submitAt, Verb: OpSubmit, Request: n, Agent: from, Peer: "r1", Path: "bounce", Pages: pages, Layout: uint64(n)}
@@ -55,6 +57,7 @@ func smallWorlds() []smallWorld {
 		{0, "one sender, two chunks, every order", one, []Op{add("s1"), submit(1, "s1", 8)}, nil, 0},
 		{0, "two senders, one chunk each, no eager gather, every order", two, []Op{add("s1"), add("s2"), submit(1, "s1", 2), submit(2, "s2", 2)}, nil, 0},
 	}
+	worlds = append(worlds, sharedWorlds()...)
 	for i := range worlds {
 		worlds[i].number = i + 1
 	}

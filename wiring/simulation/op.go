@@ -35,7 +35,7 @@ type Op struct {
 	Agent   string
 	Peer    string
 	Request int           // its number in the run, from 1
-	Path    string        // of a submit: bounce, direct, read, auto
+	Path    string        // of a submit: bounce, direct, read, auto; overlap: bounce, and one destination page twice
 	Pages   int           // of a submit
 	Layout  uint64        // seed of where a submit's pages lie, or of what a hostile peer does
 	Delay   time.Duration // of a submit: until its ready event fires; 0: none
@@ -86,8 +86,8 @@ func parseOp(words []string) (Op, error) {
 		case "peer":
 			o.Peer = value
 		case "path":
-			if o.Path = value; !slices.Contains([]string{"bounce", "direct", "read", "auto"}, value) {
-				err = fmt.Errorf("want bounce, direct, read or auto")
+			if o.Path = value; !slices.Contains([]string{"bounce", "direct", "read", "auto", "overlap"}, value) {
+				err = fmt.Errorf("want bounce, direct, read, auto or overlap")
 			}
 		case "pages":
 			if o.Pages, err = strconv.Atoi(value); err == nil && (o.Pages < 1 || o.Pages > 4096) {

@@ -143,15 +143,22 @@ func (o *oracle) living() []*life {
 	return out
 }
 
-// stormFrames is how many frames an agent may send a second, for each request of the run, once nothing goes wrong any more. Repair backs off, so it needs far fewer; a loop of
-// two agents that answer each other sends more in a moment.
-const stormFrames = 100
+// stormFrames is how many frames an agent may send a second, for each request of the run, once nothing goes wrong any more; and stormFramesPage for each page of them, since
+// each chunk has at least one. Repair backs off, so it needs far fewer; a loop of two agents that answer each other sends more in a moment.
+const (
+	stormFrames     = 100
+	stormFramesPage = 10
+)
 
 // checkStorm holds the frames that agents send against that.
 func (o *oracle) checkStorm() {
 	seconds := 1 + int(o.w.sim.Now().Sub(o.w.setup.faultsEnd)/time.Second)
+	most := stormFrames * (10 + len(o.w.requests))
+	for _, r := range o.w.requests {
+		most += stormFramesPage * len(r.srcPages)
+	}
 	for _, l := range o.living() {
-		if most := stormFrames * (10 + len(o.w.requests)) * seconds; l.framesAfter > most {
+		if l.framesAfter > most*seconds {
 			o.violate("storm", "%s sent %d frames in the %d s since faults stopped", l.label(), l.framesAfter, seconds)
 		}
 	}

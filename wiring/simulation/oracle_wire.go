@@ -132,6 +132,9 @@ func (o *oracle) granted(k flowKey, at ports.Instant) {
 		}
 		r := &region{flow: f, handle: c.Region, addr: c.Addr, bytes: uint64(c.Length), chunk: c.Chunk}
 		o.newRegion(l, r)
+		if held := f.holds(); held > l.node.setup.window {
+			o.violate("window", "%s lets %s hold %d regions; its window is %d", l.label(), f, held, l.node.setup.window)
+		}
 		o.countGrant(l, f, at)
 	}
 }

@@ -85,6 +85,10 @@ func (w *World) submit(o Op) {
 		fill(r.dstPool.view(w, r.dstPages[i]), ^uint64(r.number), uint64(i))
 	}
 	src, dst := descriptors(r.srcPool, r.srcPages, d), descriptors(r.dstPool, r.dstPages, d)
+	if o.Path == "overlap" {
+		src = append(src, ports.Descriptor{Addr: r.srcPool.addr(r.srcPages[0]), Bytes: r.srcPool.page})
+		dst = append(dst, ports.Descriptor{Addr: r.dstPool.addr(r.dstPages[o.Pages-1]), Bytes: r.dstPool.page})
+	}
 	q := agent.Request{Op: agent.Write, Peer: to.id, Local: src, Remote: dst, Route: agent.ForceBounce}
 	switch o.Path {
 	case "direct":

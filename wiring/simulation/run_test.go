@@ -42,7 +42,7 @@ func TestScenariosAreClean(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, err := Load(name)
 			require.NoError(t, err)
-			r := RunMany(s, 1, 16, Options{}, nil)
+			r := RunMany(s, 1, 8, Options{}, nil)
 			require.Empty(t, r.Violations)
 			q := r.Requests
 			require.Equal(t, q.Submitted, q.Succeeded+q.Failed+q.Cancelled)
@@ -78,10 +78,10 @@ func TestSeedsAreSummedInOrder(t *testing.T) {
 func TestScale(t *testing.T) {
 	s, err := Load("scale")
 	require.NoError(t, err)
-	r := Run(s, 1, Options{Override: Override{Peers: 300}})
+	r := Run(s, 1, Options{Override: Override{Peers: 100}})
 	require.Empty(t, r.Violations)
-	require.Equal(t, 1200, r.Requests.Succeeded)
-	require.Equal(t, 300, r.Fairness.Senders)
+	require.Equal(t, 400, r.Requests.Succeeded)
+	require.Equal(t, 100, r.Fairness.Senders)
 	require.Less(t, r.Fairness.GoodputMaxToMin, 20.0)
 }
 

@@ -25,6 +25,7 @@ type Scenario struct {
 	bigPages                 span
 	big                      span // percent of requests that have bigPages
 	direct, read, auto       span // percent of requests
+	overlap                  span // percent of requests that name a destination page twice, and must fail
 	cancel, ready, notify    span // percent of requests
 	crashes, closes          span // agents that die, and that close down
 	restart                  span // percent of those that come back
@@ -56,7 +57,7 @@ type faultSpan struct {
 func (s *Scenario) fields() map[string]*span {
 	return map[string]*span{
 		"senders": &s.senders, "receivers": &s.receivers, "both": &s.both, "hostile": &s.hostile, "requests": &s.requests, "during": &s.during, "pages": &s.pages,
-		"big_pages": &s.bigPages, "big": &s.big, "direct": &s.direct, "read": &s.read, "auto": &s.auto, "cancel": &s.cancel, "ready": &s.ready, "notify": &s.notify,
+		"big_pages": &s.bigPages, "big": &s.big, "direct": &s.direct, "read": &s.read, "auto": &s.auto, "overlap": &s.overlap, "cancel": &s.cancel, "ready": &s.ready, "notify": &s.notify,
 		"crashes": &s.crashes, "closes": &s.closes, "restart": &s.restart, "removals": &s.removals, "pauses": &s.pauses, "jumps": &s.jumps, "cuts": &s.cuts,
 		"page_bytes": &s.pageBytes, "granule": &s.granule, "arena": &s.arena, "chunk": &s.chunk, "window": &s.window, "copies": &s.copies, "eager": &s.eager,
 		"timeout": &s.timeout, "lease": &s.lease, "late_frame": &s.lateFrame, "late_write": &s.lateWrite, "late_copy": &s.lateCopy, "fair": &s.fair, "must_succeed": &s.mustSucceed,

@@ -130,6 +130,10 @@ func (u *setup) drawOps(d draw, o Override) {
 		targets = slices.Concat(receivers, receivers, hostile)
 	}
 	direct, read, auto, big := s.direct.count(d), s.read.count(d), s.auto.count(d), s.big.count(d)
+	overlap := 0
+	if s.overlap.high > 0 { // scenarios without draw what they drew before there was any
+		overlap = s.overlap.count(d)
+	}
 	cancel, ready, notify := s.cancel.count(d), s.ready.count(d), s.notify.count(d)
 	for n := range requests {
 		r := Op{Verb: OpSubmit, At: moment().Add(introduction), Request: n + 1, Layout: d.below(1 << 32), Path: "bounce"}
@@ -151,6 +155,8 @@ func (u *setup) drawOps(d draw, o Override) {
 			r.Path = "read"
 		case kind < direct+read+auto:
 			r.Path = "auto"
+		case kind < direct+read+auto+overlap:
+			r.Path = "overlap"
 		}
 		if d.percent(ready) {
 			r.Delay = time.Duration(d.below(uint64(during)))
