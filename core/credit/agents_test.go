@@ -72,9 +72,8 @@ func (a *agent) anyWaiting() bool {
 	return false
 }
 
-// step makes one event happen; false when none can.
-func (n *net) step(choose func(int) int) bool {
-	var events []func() bool // each reports whether something changed
+// events are what may happen now; each reports whether something changed.
+func (n *net) events() (events []func() bool) {
 	for _, a := range n.agents {
 		events = append(events, func() bool { return a.grant() })
 		waiting := a.anyWaiting()
@@ -98,6 +97,12 @@ func (n *net) step(choose func(int) int) bool {
 			}
 		}
 	}
+	return events
+}
+
+// step makes one event happen; false when none can.
+func (n *net) step(choose func(int) int) bool {
+	events := n.events()
 	for len(events) > 0 {
 		i := choose(len(events))
 		if events[i]() {
@@ -168,6 +173,11 @@ func (n *net) run(t testingT, choose func(int) int) int {
 	for steps := 0; n.step(choose); steps++ {
 		require.Less(t, steps, 400*len(n.all)+1000, "it runs in circles")
 	}
+	return n.left()
+}
+
+// left is how many chunks have not arrived.
+func (n *net) left() int {
 	left := 0
 	for _, p := range n.all {
 		if !p.done {

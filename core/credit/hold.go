@@ -48,7 +48,7 @@ func (a *Arena) holdFor(bytes uint64) bool {
 	if least < 0 {
 		return false
 	}
-	a.trees.Bar(a.hold.base, a.hold.size)
+	a.barHold()
 	return true
 }
 
@@ -71,6 +71,14 @@ func (a *Arena) allocHeld(bytes uint64) (b Block, ok bool) {
 
 // dropHold ends the hold.
 func (a *Arena) dropHold() {
-	a.trees.Unbar(a.hold.base, a.hold.size)
+	if !a.mutated("place others in a held block") {
+		a.trees.Unbar(a.hold.base, a.hold.size)
+	}
 	a.hold = hold{}
+}
+
+func (a *Arena) barHold() {
+	if !a.mutated("place others in a held block") {
+		a.trees.Bar(a.hold.base, a.hold.size)
+	}
 }

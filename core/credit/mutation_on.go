@@ -12,7 +12,7 @@ func Mutations() []string {
 		"forget a window's returned place",
 		"grant in the reserve of staging",
 		"never hold a block for a chunk that was passed over",
-		"grant to the newest flow first",
+		"place others in a held block",
 	}
 }
 

@@ -152,13 +152,6 @@ func (s *Scheduler) first(limit int) *Flow {
 			best = f
 		}
 	}
-	if s.arena.mutated("grant to the newest flow first") {
-		for c := range s.queues[:limit] {
-			if f := s.queues[c].tail; f != nil && f.place > best.place {
-				best = f
-			}
-		}
-	}
 	return best
 }
 

@@ -299,36 +299,3 @@ func TestSteadyStateAllocatesNoMemory(t *testing.T) {
 		w.sched.Returned(f)
 	}))
 }
-
-// The cost of a grant must not grow with the flows, also when most of them have no hope.
-func benchmarkGrant(b *testing.B, flows int) {
-	w := newWorld(b, 512*mib, mib, 40*mib, 8)
-	large, small := sizes(64, 40*mib), sizes(64, mib)
-	open := func(owner any) {
-		if owner.(int)%2 == 0 {
-			w.sched.Open(owner, large)
-		} else {
-			w.sched.Open(owner, small)
-		}
-	}
-	for i := range flows {
-		open(i)
-	}
-	var out []Grant
-	for b.Loop() {
-		g, ok := w.sched.Next()
-		if ok {
-			out = append(out, g)
-			if g.Flow.next == len(g.Flow.chunks) {
-				open(g.Flow.Owner)
-			}
-			continue
-		}
-		w.arena.Free(out[0].Block)
-		w.sched.Returned(out[0].Flow)
-		out = append(out[:0], out[1:]...)
-	}
-}
-
-func BenchmarkGrant10Flows(b *testing.B)     { benchmarkGrant(b, 10) }
-func BenchmarkGrant100000Flows(b *testing.B) { benchmarkGrant(b, 100000) }

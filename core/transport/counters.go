@@ -18,10 +18,11 @@ const (
 	SendsNoPeer       // no way back to the peer
 	Repeats           // frames sent again by repair
 	WantsBelowOldest
-	StaleAcks   // an ACK that fits no chunk
-	StaleGrants // a credit that fits no chunk
-	StrayFrames // a GRANT, NACK or DRAIN_ACK for a request number that was never drawn, or that nobody sent a DRAIN for
-	NacksSent   // by this side as receiver
+	WantsAfterDrain // their request's DRAIN had overtaken them
+	StaleAcks       // an ACK that fits no chunk
+	StaleGrants     // a credit that fits no chunk
+	StrayFrames     // a GRANT, NACK or DRAIN_ACK for a request number that was never drawn, or that nobody sent a DRAIN for
+	NacksSent       // by this side as receiver
 	NacksReceived
 	BounceSubmits
 	BounceSucceeded
@@ -47,7 +48,7 @@ const (
 
 var counterNames = [counters]string{
 	"frames_sent", "frames_received", "frames_not_decoded", "frames_for_others", "frames_forged", "frames_of_strangers", "frames_of_fenced", "sends_full", "sends_no_peer", "repeats",
-	"wants_below_oldest", "stale_acks", "stale_grants", "stray_frames", "nacks_sent", "nacks_received", "bounce_submits", "bounce_succeeded", "bounce_failed",
+	"wants_below_oldest", "wants_after_drain", "stale_acks", "stale_grants", "stray_frames", "nacks_sent", "nacks_received", "bounce_submits", "bounce_succeeded", "bounce_failed",
 	"direct_submits", "direct_succeeded", "direct_failed", "bounced_bytes", "direct_bytes", "flows_admitted", "flows_finished", "flows_expired",
 	"gathers_run", "scatters_run", "writes_posted", "staging_taken", "unproved_writes", "pauses_seen", "notifies_sent", "notifies_dropped",
 }

@@ -69,6 +69,7 @@ type peer struct {
 	live          int // flows that are open or closed and waiting
 	finished      int // flows kept for re-ACK
 	highestOldest uint64
+	drained       drainedRequests
 
 	idle timer
 }

@@ -31,6 +31,10 @@ func (t *Transport) onWant(p *peer, w *wire.Want) {
 		return
 	}
 	f := p.flows[w.Request]
+	if f == nil && p.drained.has(w.Request) {
+		t.counters.Add(WantsAfterDrain, 1)
+		return
+	}
 	if f == nil {
 		t.admit(p, w)
 		return

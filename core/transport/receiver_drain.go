@@ -75,9 +75,9 @@ func (t *Transport) onDrain(p *peer, d *wire.Drain) {
 	f := p.flows[d.Request]
 	switch {
 	case f == nil:
-		t.sendDrainAck(p, d.Request)
+		t.answerDrain(p, d.Request)
 	case f.state == flowFinished:
-		t.sendDrainAck(p, f.id)
+		t.answerDrain(p, f.id)
 		t.forgetFlow(f)
 	default:
 		f.answer = true
@@ -91,6 +91,7 @@ func (t *Transport) closeBelow(p *peer, oldest uint64) {
 		return
 	}
 	p.highestOldest = oldest
+	p.drained.dropBelow(oldest)
 	for f := p.flowFirst; f != nil && f.id < oldest; {
 		next := f.next
 		if f.state == flowFinished {
@@ -151,7 +152,15 @@ func (t *Transport) advanceClosed(f *flow) {
 		return
 	}
 	if f.answer {
-		t.sendDrainAck(f.peer, f.id)
+		t.answerDrain(f.peer, f.id)
 	}
 	t.forgetLive(f)
+}
+
+// answerDrain answers a DRAIN of which nothing is left to do, and remembers it for a WANT that it overtook.
+func (t *Transport) answerDrain(p *peer, id uint64) {
+	t.sendDrainAck(p, id)
+	if id >= p.highestOldest {
+		p.drained.add(id)
+	}
 }
