@@ -5,6 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 name=$1 version=$2 sha256=$3 folder=$4
 
+mkdir -p .deps
+exec {lock}>.deps/lock
+flock "$lock"
 if [ "$(cat "$folder/.wheel.sha256" 2>/dev/null)" = "$sha256" ]; then
 	printf 'cuda: %s %s in %s\n' "$name" "$version" "$folder"
 	exit 0
@@ -21,7 +24,7 @@ done
 	exit 1
 }
 printf 'cuda: downloading %s %s\n' "$name" "$version"
-mkdir -p .deps
+rm -rf .deps/fetch-cuda.* # of a run that was killed
 work=$(mktemp -d .deps/fetch-cuda.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.12 --platform manylinux1_x86_64 \

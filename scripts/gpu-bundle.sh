@@ -36,9 +36,8 @@ before=
 while [ "$before" != "$(needed)" ]; do
 	before=$(needed)
 	for name in $before; do
-		for file in "$wheel"/nixl_cu12.libs/"$name"; do
-			[ ! -e "$file" ] || [ -e "$bundle/nixl/nixl_cu12.libs/$name" ] || cp -L "$file" "$bundle/nixl/nixl_cu12.libs/"
-		done
+		file=$wheel/nixl_cu12.libs/$name
+		[ ! -e "$file" ] || [ -e "$bundle/nixl/nixl_cu12.libs/$name" ] || cp -L "$file" "$bundle/nixl/nixl_cu12.libs/"
 	done
 done
 tar -czf out/gpu.tar.gz -C out gpu

@@ -22,7 +22,7 @@ if [ "${1:-}" = measure ]; then
 	UCX_CUDA_IPC_ENABLE_SAME_PROCESS=y "$bundle/kvbounce" demo --memory vram --one-process
 	exit
 fi
-in_package adapters/cuda cuda.test -test.timeout=5m
+in_package adapters/cuda cuda.test -test.timeout=5m -test.v
 in_package wiring wiring.test -test.timeout=5m -test.run=VRAM -test.v
 in_package cmd/kvbounce kvbounce.test -test.timeout=5m -test.run=VRAM -test.v
 printf '\ngpu: all passed\n'

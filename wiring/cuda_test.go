@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/fx"
+	"go.uber.org/fx/fxtest"
 
 	"github.com/kvbounce/kvbounce/core/agent"
 	"github.com/kvbounce/kvbounce/core/config"
@@ -68,7 +70,8 @@ func newVRAMPair(t testing.TB, control, preset string, source, destination ports
 	require.NoError(t, err)
 	p := &vramPair{layout: l, src: allocateVRAM(t, source, l.SrcBlock), dst: allocateVRAM(t, destination, l.DstBlock)}
 	open := func(name string, place ports.Place) *wiring.Node {
-		c := config.Default()
+		c, _, err := config.FromEnv(os.Environ())
+		require.NoError(t, err)
 		c.Enable, c.Control, c.ControlBind = true, control, "tcp://127.0.0.1:0"
 		n, err := wiring.New(wiring.Params{Name: name, Config: c, Place: place, BounceRequired: true})
 		require.NoError(t, err)
@@ -154,7 +157,16 @@ func TestVRAMWithAWorldIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "Params.Place is vram:0")
 }
 
-// BenchmarkVRAM prints how long a prepared request of 18432 pages of 4 KiB takes from Submit to the end of Wait, for two agents in this process. Run it with -benchtime=1x.
+func TestVRAMModule(t *testing.T) {
+	var a *agent.Agent
+	app := fxtest.New(t, quiet(), wiring.CUDA, fx.Supply(wiring.Params{Name: "fx", Config: testConfig(), BounceRequired: true}), fx.Populate(&a))
+	app.RequireStart()
+	require.True(t, a.BounceEnabled())
+	app.RequireStop()
+}
+
+// BenchmarkVRAM prints how long a prepared request of 18432 pages of 4 KiB takes from Submit to the end of Wait, for two agents in this process, with the
+// settings of the environment. Run it with -benchtime=1x.
 func BenchmarkVRAM(b *testing.B) {
 	for _, control := range []string{config.ControlZMQ, config.ControlNIXL} {
 		b.Run(control, func(b *testing.B) {
@@ -162,18 +174,27 @@ func BenchmarkVRAM(b *testing.B) {
 			p.transfer(b, agent.ForceBounce)
 			plan, err := p.a.Prepare(p.b.Identity(), p.request.Local, p.request.Remote)
 			require.NoError(b, err)
-			for name, r := range map[string]agent.Request{"prepared": {Peer: p.b.Identity(), Plan: plan, Route: agent.ForceBounce}, "planned anew": p.request} {
+			for name, r := range map[string]agent.Request{"prepared": {Peer: p.b.Identity(), Plan: plan}, "planned anew": p.request} {
 				r.Route = agent.ForceBounce
 				var took []time.Duration
+				stages := make([][]time.Duration, 5)
 				for range 200 {
 					began := time.Now()
 					h, err := p.a.Submit(r)
 					require.NoError(b, err)
 					require.NoError(b, h.Wait(b.Context()))
 					took = append(took, time.Since(began))
+					s := h.Stages()
+					for i, d := range []time.Duration{s.WantGrant, s.Gather, s.Write, s.DataAck, s.Total} {
+						stages[i] = append(stages[i], d)
+					}
 				}
 				slices.Sort(took)
-				fmt.Printf("%s, %s: p50 %v, least %v, p99 %v\n", control, name, took[len(took)/2], took[0], took[len(took)*99/100])
+				for _, s := range stages {
+					slices.Sort(s)
+				}
+				fmt.Printf("%s, %s: p50 %v, least %v, p99 %v; medians of want to last grant %v, gather %v, write %v, data to last ack %v, all in the reactor %v\n", control, name,
+					took[len(took)/2], took[0], took[len(took)*99/100], stages[0][100], stages[1][100], stages[2][100], stages[3][100], stages[4][100])
 			}
 		})
 	}
