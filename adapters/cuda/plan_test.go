@@ -19,6 +19,10 @@ func TestLayoutIsTheKernels(t *testing.T) {
 	require.EqualValues(t, entryBytes, unsafe.Sizeof(entry{}))
 	require.EqualValues(t, 40+entryBytes*inlineEntries, unsafe.Sizeof(launchPlan{}))
 	require.LessOrEqual(t, unsafe.Sizeof(launchPlan{}), uintptr(4096))
+	var p launchPlan
+	require.Equal(t, []uintptr{0, 8, 16, 24, 28, 32, 40}, []uintptr{
+		unsafe.Offsetof(p.table), unsafe.Offsetof(p.index), unsafe.Offsetof(p.block), unsafe.Offsetof(p.count), unsafe.Offsetof(p.units), unsafe.Offsetof(p.batch), unsafe.Offsetof(p.inlined),
+	})
 	require.Contains(t, kernels.PTX, ".param .align 8 .b8 kvb_gather_param_0[3880]")
 	require.Contains(t, kernels.PTX, ".param .align 8 .b8 kvb_scatter_param_0[3880]")
 	require.EqualValues(t, 3880, unsafe.Sizeof(launchPlan{}))
