@@ -4,4 +4,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 go vet -tags pause ./cmd/kvbounce
-go test -tags pause -count=1 -v -run '^TestPausedForLong$' ./cmd/kvbounce | sed '/^=== RUN/d'
+go test -tags pause -count=1 -parallel 4 -v -run '^TestPausedForLong$' ./cmd/kvbounce | sed '/^=== RUN/d'

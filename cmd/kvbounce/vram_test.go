@@ -45,6 +45,7 @@ func (o opened) meetVRAM(t *testing.T, other opened) {
 // TestVRAMKilledReceiver kills the receiving process while a transfer is under way: the sender says so, and serves the next receiver.
 func TestVRAMKilledReceiver(t *testing.T) {
 	t.Setenv("KVBOUNCE_REQUEST_TIMEOUT", "2s")
+	t.Setenv("KVBOUNCE_CLOSE_DEADLINE", "1s") // of the sender, which ends with memory in doubt
 	sender := openVRAM(t, "sender")
 	for round, path := range []string{"bounce", "direct", "bounce"} {
 		receiver := openVRAM(t, "receiver")

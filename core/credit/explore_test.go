@@ -161,3 +161,27 @@ func TestSearchFindsAgentsThatLockUp(t *testing.T) {
 	require.NotEmpty(t, g.locked)
 	require.NotZero(t, g.stranded())
 }
+
+// The case that the package comment leaves to request_timeout: both agents lose the staging reserve at once, and the new reserve is full of grants to the other. It lasts until one request
+// fails and its DRAIN gives its regions back; then all others end.
+func TestReservesLostTogetherAreFreedByOneDrain(t *testing.T) {
+	n := newNet(t, 2, 3, 2)
+	n.submit(n.agents[0], n.agents[1], []uint32{8, 8})
+	n.submit(n.agents[1], n.agents[0], []uint32{8, 8, 8})
+	for _, a := range n.agents {
+		require.True(t, a.grant())
+		require.True(t, a.grant())
+		b, ok := a.arena.Alloc(8, ForStaging)
+		require.True(t, ok)
+		a.arena.Retain(b)
+	}
+	first := func(int) int { return 0 }
+	require.Equal(t, 5, n.run(t, first), "nothing can move")
+	for _, p := range n.agents[0].pieces {
+		p.done = true
+		p.to.sched.Close(p.flow)
+		p.to.arena.Free(*p.region)
+		p.to.sched.Returned(p.flow)
+	}
+	require.Zero(t, n.run(t, first))
+}

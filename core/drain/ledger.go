@@ -79,9 +79,12 @@ type Hold struct {
 	since    ports.Instant
 }
 
-// Hold takes a block that the arena has just allocated into the ledger.
-func (l *Ledger) Hold(b credit.Block, a *Account) *Hold {
-	h := &Hold{ledger: l, account: a, block: b, since: l.now}
+// Hold takes a block that the arena has just allocated into the ledger. h is the caller's memory, new or of a hold whose block was given back, and is returned.
+func (l *Ledger) Hold(h *Hold, b credit.Block, a *Account) *Hold {
+	if h.ledger != nil && !h.freed {
+		panic("drain: a hold was used again before its block was given back")
+	}
+	*h = Hold{ledger: l, account: a, block: b, since: l.now}
 	h.each(func(t *Totals) { t.Blocks++; t.Bytes += b.Bytes })
 	return h
 }

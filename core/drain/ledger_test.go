@@ -34,7 +34,7 @@ func newWorld(t require.TestingT) *world {
 func (w *world) hold(bytes uint64) *Hold {
 	b, ok := w.arena.Alloc(bytes, credit.ForGrant)
 	require.True(w, ok)
-	return w.ledger.Hold(b, &w.account)
+	return w.ledger.Hold(new(Hold), b, &w.account)
 }
 
 // empty asserts that nothing is held and nothing is open.
@@ -227,7 +227,7 @@ func TestTotalsByParty(t *testing.T) {
 	mine := w.hold(5000)
 	b, ok := w.arena.Alloc(9000, credit.ForStaging)
 	require.True(t, ok)
-	theirs := w.ledger.Hold(b, &account)
+	theirs := w.ledger.Hold(new(Hold), b, &account)
 	theirs.Open(Write)
 	theirs.Doubt(Write)
 	require.Equal(t, Totals{Blocks: 1, Bytes: 5000}, w.party.Totals())

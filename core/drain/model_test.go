@@ -99,7 +99,7 @@ func TestLedgerAgainstModel(t *testing.T) {
 						require.False(t, m.block.Offset < b.Offset+b.Bytes && b.Offset < m.block.Offset+m.block.Bytes, "%+v was given out while %+v is held", b, m.block)
 					}
 				}
-				holds = append(holds, w.ledger.Hold(b, &w.account))
+				holds = append(holds, w.ledger.Hold(new(Hold), b, &w.account))
 				models = append(models, &model{block: b, open: map[Access][]bool{}})
 			},
 			"open": func(t *rapid.T) {

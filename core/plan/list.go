@@ -154,11 +154,15 @@ func (s *runBuilder) cover(l *list, from, to int) {
 	n := len(s.index)
 	l.chunk, l.from, l.to, l.table = s.lists.chunk, from, to, uint32(n)
 	s.index = slices.Grow(s.index, to-from)[:n+to-from]
-	table, low := s.index[n:], l.low
-	if s.mutated("shift an index table by one entry") {
-		defer func() { copy(table, table[1:]) }()
+	l.fill(s.index[n:], s.addrs[from:to])
+	if table := s.index[n:]; s.mutated("shift an index table by one entry") {
+		copy(table, table[1:])
 	}
-	addrs := s.addrs[from:to][:len(table)]
+}
+
+// fill makes the table of some of the list's addresses.
+func (l *list) fill(table []uint32, addrs []uint64) {
+	addrs, low := addrs[:len(table)], l.low
 	if shift := bits.TrailingZeros64(l.unit); l.unit == 1<<shift {
 		for i, x := range addrs {
 			table[i] = uint32((x - low) >> (shift & 63))

@@ -22,6 +22,7 @@ type quickChannel struct {
 	frames   [][]byte // those from take on wait; the others' memory is used again
 	take     int
 	endpoint []byte
+	key      string // of whoever sends
 }
 
 func (c *quickChannel) Endpoint() []byte { return c.endpoint }
@@ -43,7 +44,7 @@ func (c *quickChannel) Recv(buf []byte) (frame []byte, key string, ok bool) {
 		return nil, "", false
 	}
 	c.take++
-	return append(buf[:0], c.frames[c.take-1]...), "", true
+	return append(buf[:0], c.frames[c.take-1]...), c.key, true
 }
 
 // quickEngine's transfers are over when they are posted.
@@ -73,7 +74,7 @@ func newQuickPair(tb testing.TB) *quickPair {
 	p := &quickPair{now: ports.Instant(time.Hour)}
 	var channels [2]*quickChannel
 	for i := range p.side {
-		channels[i] = &quickChannel{fakeChannel: fakeChannel{endpoints: map[ports.Identity]string{}}, endpoint: []byte("mem:" + string(pairNames[i]))}
+		channels[i] = &quickChannel{fakeChannel: fakeChannel{endpoints: map[ports.Identity]string{}}, endpoint: []byte("mem:" + string(pairNames[i])), key: pairNames[1-i].Name()}
 		reg := &Registry{}
 		reg.Add([]ports.Descriptor{{Addr: destBase, Bytes: 1 << 30}})
 		p.side[i] = New(Options{

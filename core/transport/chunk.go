@@ -31,7 +31,8 @@ type chunk struct {
 	state   chunkState
 	plan    *plan.Chunk
 	credit  wire.Credit // Region 0: none
-	staging *drain.Hold
+	staging *drain.Hold // nil: none
+	held    drain.Hold  // staging's memory
 	gather  ports.Event
 	write   ports.Transfer
 	doubted bool // the write failed without evidence

@@ -86,6 +86,9 @@ func (t *Transport) failDirect(d *direct, f *Failure) {
 	d.over = true
 	f.Peer = d.sub.Peer
 	t.counters.Add(DirectFailed, 1)
+	if f.Kind == ErrCancelled && t.mutated("tell quiesced when a direct transfer is cancelled") {
+		d.h.quiesce()
+	}
 	d.h.end(f, Stages{Total: t.now.Sub(d.began)})
 }
 

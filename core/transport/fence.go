@@ -38,7 +38,8 @@ type fence struct {
 	done   []func(FenceReport)
 }
 
-// FencePeer closes everything of an incarnation that can no longer run, and gives it back after the settle delay; done is then called in the reactor. The fence is remembered. Any goroutine.
+// FencePeer closes everything of an incarnation that can no longer run, and gives it back after the settle delay; done is then called in the reactor. A peer that holds
+// nothing is settled at once, unless memory was ever registered for direct use: what it wrote there may still be on the way. The fence is remembered. Any goroutine.
 func (t *Transport) FencePeer(id ports.Identity, done func(FenceReport)) error {
 	return t.put(func(t *Transport) { t.fencePeer(id, done) }, true)
 }
@@ -49,6 +50,11 @@ func (t *Transport) fencePeer(id ports.Identity, done func(FenceReport)) {
 		return
 	}
 	p := t.peers[id]
+	if p == nil && !t.retired.set[id].fenced && t.registry.everDirect() {
+		// It may have written directly, which leaves no trace here.
+		p = t.newPeer(id)
+		p.superseded = true
+	}
 	switch {
 	case p == nil:
 		t.retired.add(id, retiredPeer{superseded: true, fenced: true, lastID: t.retired.lastID(id)})
@@ -105,6 +111,9 @@ func (t *Transport) fenceFlow(f *flow) {
 		if rc.stateNow() == regionGranted {
 			rc.hold.Retain()
 		}
+		if rc.stateNow() == regionScattering && t.mutated("free a fenced peer's region while its scatter runs") {
+			t.endScatter(rc)
+		}
 	}
 }
 
@@ -126,9 +135,10 @@ func (t *Transport) settleFences() {
 	if len(t.fences) == 0 {
 		return
 	}
+	direct := t.registry.everDirect()
 	t.fences = slices.DeleteFunc(t.fences, func(f *fence) bool {
 		p := f.peer
-		if p.inUse() && (f.driven < t.settings.SettleDelay || f.last != t.real) {
+		if (direct || p.inUse()) && (f.driven < t.settings.SettleDelay || f.last != t.real) && !t.mutated("end a fence before the settle delay") {
 			return false
 		}
 		t.dirty = true
@@ -189,7 +199,7 @@ func (t *Transport) settle(p *peer) FenceReport {
 			case rc.hold.IsOpen(drain.PeerWrite):
 				report.Regions++
 				report.RegionBytes += rc.hold.Block().Bytes
-			case rc.hold.IsOpen(drain.Scatter):
+			case rc.hold.IsOpen(drain.Scatter) && !t.mutated("report nothing of the regions that a fence keeps"):
 				report.Kept++
 			}
 		}

@@ -260,6 +260,19 @@ func TestSettleDelay(t *testing.T) {
 		h.add(alphaNext)
 		require.True(t, h.fence().Settled, "and again")
 	})
+	t.Run("takes its time once memory was registered for direct use, which leaves no trace here", func(t *testing.T) {
+		h := withPeer(t)
+		require.NoError(t, h.tr.registry.AddDirect([]ports.Descriptor{{Addr: 1 << 40, Bytes: 8 * kilo}}))
+		for _, id := range []ports.Identity{peerA, peerB} {
+			report := h.fenceOf(id)
+			h.pass(settleDelay-ms, ms)
+			require.False(t, report.Settled)
+			h.pass(2*ms, ms)
+			require.Equal(t, FenceReport{Peer: id, Settled: true}, *report)
+			require.Nil(t, h.peer(id))
+			require.True(t, h.fenceOf(id).Settled, "and again, at once")
+		}
+	})
 	t.Run("when the agent stops first is reported so", func(t *testing.T) {
 		h, _ := start(t)
 		var got *FenceReport

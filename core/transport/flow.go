@@ -65,7 +65,8 @@ type regionChunk struct {
 	index   uint32
 	state   regionState
 	region  uint64
-	hold    *drain.Hold
+	hold    *drain.Hold // nil: the region was given back
+	held    drain.Hold  // hold's memory
 	runs    ports.Runs
 	scatter ports.Event
 	checked uint64  // version of the registry that the runs were held against

@@ -44,15 +44,39 @@ func Mutations() []string {
 		"answer DRAIN before the scatter ends",
 		"keep the regions of a drained flow",
 		"say nothing of an expired flow",
+		"end a fence before the settle delay",
+		"forget direct writes when a peer is fenced",
+		"free a fenced peer's region while its scatter runs",
+		"report nothing of the regions that a fence keeps",
+		"take frames of a fenced peer, and answer them",
+		"skip the last look before a scatter is launched",
+		"quiesce a window while scatters run in it",
+		"take the token of a closed window",
+		"let a token reach outside its window",
+		"forget that memory was in a receive window",
+		"tell quiesced when a direct transfer is cancelled",
+		"keep the staging of a write that was never posted",
 		"take staging under a running gather",
 		"keep gathered chunks' staging from those with a credit",
 	}
 }
 
 // Mutate switches one of Mutations on. Before the first Poll.
-func (t *Transport) Mutate(name string) { t.mutation.name = name }
+func (t *Transport) Mutate(name string) {
+	t.mutation.name = name
+	t.registry.mutation.name = name
+}
 
 func (t *Transport) mutated(name string) bool { return t.mutation.name == name }
+
+func (g *Registry) mutated(name string) bool { return g.mutation.name == name }
+
+// endScatter takes a running scatter of a fenced peer for ended.
+func (t *Transport) endScatter(rc *regionChunk) {
+	i := slices.Index(t.scatters, rc)
+	t.scatters = slices.Delete(t.scatters, i, i+1)
+	t.onScattered(rc, drain.CopyCompleted)
+}
 
 // endGather takes the gather of a chunk without credit for ended, and returns the chunk; nil if there is none.
 func (t *Transport) endGather() *chunk {

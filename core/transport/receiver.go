@@ -17,10 +17,11 @@ import (
 // maxFinished bounds the finished flows that are kept for re-ACK, per peer. A duplicate for a dropped one is an unknown flow: it may cost that request, never bytes.
 const maxFinished = 1024
 
-// Decoded runs are kept for the next DATA, within bounds that a peer can't stretch for long.
+// Chunks of finished flows are kept for the next grants, and decoded runs for the next DATA, within bounds that a peer can't stretch for long.
 const (
-	maxSpareRuns = 64
-	maxSpareCap  = 1 << 15
+	maxSpareChunks = 1024
+	maxSpareRuns   = 64
+	maxSpareCap    = 1 << 15
 )
 
 func (t *Transport) onWant(p *peer, w *wire.Want) {
@@ -196,9 +197,10 @@ func (t *Transport) grant() {
 		}
 		f := g.Flow.Owner.(*flow)
 		t.nextRegion++
-		rc := &regionChunk{flow: f, index: uint32(g.Chunk), state: regionGranted, region: t.nextRegion}
+		rc := t.takeChunk()
+		rc.flow, rc.index, rc.state, rc.region = f, uint32(g.Chunk), regionGranted, t.nextRegion
 		f.chunks[g.Chunk] = rc
-		rc.hold = t.ledger.Hold(g.Block, &f.account)
+		rc.hold = t.ledger.Hold(&rc.held, g.Block, &f.account)
 		rc.hold.Open(drain.PeerWrite)
 		t.regions++
 		if len(f.pending) == 0 {
@@ -450,6 +452,7 @@ func (t *Transport) finish(f *flow) {
 	f.acked = make([]uint64, len(f.chunks))
 	for i, rc := range f.chunks {
 		f.acked[i] = rc.region
+		t.giveChunk(rc)
 	}
 	f.chunks, f.sizes, f.credits, f.pending = nil, nil, nil, nil
 	t.counters.Add(FlowsFinished, 1)
@@ -482,6 +485,26 @@ func (t *Transport) forgetFlow(f *flow) {
 		f.peer.finished--
 	}
 	f.peer.remove(f)
+}
+
+// takeChunk is a chunk with nothing in it.
+func (t *Transport) takeChunk() *regionChunk {
+	n := len(t.spareChunks)
+	if n == 0 {
+		return new(regionChunk)
+	}
+	rc := t.spareChunks[n-1]
+	t.spareChunks[n-1] = nil
+	t.spareChunks = t.spareChunks[:n-1]
+	return rc
+}
+
+// giveChunk keeps a chunk of a finished flow, to which nothing refers any more, for another.
+func (t *Transport) giveChunk(rc *regionChunk) {
+	*rc = regionChunk{}
+	if len(t.spareChunks) < maxSpareChunks {
+		t.spareChunks = append(t.spareChunks, rc)
+	}
 }
 
 func (t *Transport) takeRuns() ports.Runs {

@@ -23,6 +23,8 @@ type Registry struct {
 	sheets  []*sheet
 	folded  []span         // was once in a window of a shape that is no longer in sheets
 	copies  []*regionChunk // scatters without a window that run
+
+	mutation mutation
 }
 
 // Version changes whenever what is registered, or which windows are open, does.
@@ -32,6 +34,13 @@ func (g *Registry) Version() uint64 { return g.version.Load() }
 type span struct {
 	start, last uint64 // first and last byte
 	place       ports.Place
+}
+
+// everDirect reports whether memory was ever registered for direct use: any peer may have a key to it, and write it without a trace in this agent's books.
+func (g *Registry) everDirect() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.direct) > 0 && !g.mutated("forget direct writes when a peer is fenced")
 }
 
 // Add makes ranges known. The slice must not change until Remove.

@@ -153,7 +153,7 @@ func (t *Transport) launchGathers() {
 		if !ok {
 			return
 		}
-		c.staging = t.ledger.Hold(block, &c.req.account)
+		c.staging = t.ledger.Hold(&c.held, block, &c.req.account)
 		if !t.gather(c) {
 			return
 		}
@@ -169,7 +169,7 @@ func (t *Transport) stage(c *chunk) bool {
 	for {
 		block, ok := t.credits.Alloc(uint64(c.plan.Bytes), credit.ForStaging)
 		if ok {
-			c.staging = t.ledger.Hold(block, &c.req.account)
+			c.staging = t.ledger.Hold(&c.held, block, &c.req.account)
 			return true
 		}
 		// The youngest is taken: the oldest is the next to get a credit.
@@ -420,7 +420,7 @@ func (t *Transport) onWritten(c *chunk, e drain.Evidence) bool {
 	c.write.Release()
 	c.write = nil
 	c.staging.Close(drain.Write, e)
-	if !t.mutated("forget to give staging back") {
+	if !t.mutated("forget to give staging back") && !(e == drain.NothingPosted && t.mutated("keep the staging of a write that was never posted")) {
 		c.staging.Drop()
 	}
 	c.staging = nil

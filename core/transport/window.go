@@ -80,7 +80,7 @@ func (w *Window) shut() {
 
 // settle ends a closed window that no copy runs in.
 func (w *Window) settle() {
-	if !w.closed || w.running > 0 {
+	if !w.closed || w.running > 0 && !w.registry.mutated("quiesce a window while scatters run in it") {
 		return
 	}
 	delete(w.registry.windows, w.token)
@@ -200,7 +200,7 @@ func (g *Registry) window(token uint64) *Window {
 }
 
 func (g *Registry) openWindow(token uint64) *Window {
-	if w := g.windows[token]; w != nil && !w.closed {
+	if w := g.windows[token]; w != nil && (!w.closed || g.mutated("take the token of a closed window")) {
 		return w
 	}
 	return nil
@@ -219,7 +219,7 @@ func (g *Registry) admit(runs ports.Runs, place ports.Place, token uint64) (wire
 		if w == nil {
 			return wire.ReasonReceiveWindow, noWindow
 		}
-		if i, k, found := w.outside(runs); found {
+		if i, k, found := w.outside(runs); found && !g.mutated("let a token reach outside its window") {
 			return wire.ReasonReceiveWindow, fmt.Sprintf("run %d, piece %d: its destination is not in the request's receive window", i, k)
 		}
 		return 0, ""
@@ -228,6 +228,9 @@ func (g *Registry) admit(runs ports.Runs, place ports.Place, token uint64) (wire
 		return wire.ReasonUnregistered, err.Error()
 	}
 	_, _, windowed := anyIn(runs, place, g.folded)
+	if g.mutated("forget that memory was in a receive window") {
+		return 0, ""
+	}
 	if windowed || slices.ContainsFunc(g.sheets, func(s *sheet) bool { return s.hitsAny(runs, &s.ever, maxPieceChecks) }) {
 		return wire.ReasonReceiveWindow, "a destination was in a receive window once, and needs the token of an open one"
 	}
@@ -240,7 +243,7 @@ const noWindow = "no open window has this token"
 func (g *Registry) enter(rc *regionChunk, place ports.Place) (wire.Reason, string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if rc.checked != g.version.Load() {
+	if rc.checked != g.version.Load() && !g.mutated("skip the last look before a scatter is launched") {
 		if reason, text := g.admit(rc.runs, place, rc.flow.token); reason != 0 {
 			return reason, text
 		}
