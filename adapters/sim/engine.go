@@ -18,8 +18,10 @@ type Engine struct {
 	local         coverage
 	peers         map[ports.Identity]coverage // what their metadata says is registered
 	inbox         []*notification
-	moved         bool // something happened since Progress was last called
+	socket        []*transfer // of dead processes, which move on when this engine is driven
+	moved         bool        // something happened since Progress was last called
 	closed        bool
+	closedAt      ports.Instant
 }
 
 var _ ports.TransferEngine = (*Engine)(nil)
@@ -158,11 +160,12 @@ func (e *Engine) PostRead(peer ports.Identity, local, remote []ports.Descriptor)
 	return e.post(peer, local, remote, true)
 }
 
-// Progress does what is due in real time. In virtual time it only tells what happened.
+// Progress does what is due in real time. In virtual time it lands what dead peers left in the socket, and tells what happened.
 func (e *Engine) Progress() (moved bool) {
 	e.w.mu.Lock()
 	defer e.w.leave()
 	e.w.drive()
+	e.takeSocket()
 	moved, e.moved = e.moved, false
 	e.w.toldByte(e.id, 'p', yes(moved))
 	return moved
@@ -176,8 +179,8 @@ func (e *Engine) Close() error {
 	if e.closed {
 		return nil
 	}
-	e.closed = true
-	e.registrations, e.peers, e.inbox, e.local = nil, nil, nil, coverage{}
+	e.closed, e.closedAt = true, e.w.now
+	e.registrations, e.peers, e.inbox, e.socket, e.local = nil, nil, nil, nil, coverage{}
 	e.w.trace(Event{Kind: PortClosed, Agent: e.id})
 	return nil
 }

@@ -101,6 +101,9 @@ func (w *World) AppendState(dst []byte) []byte {
 		for _, n := range e.inbox {
 			dst = n.describe(append(dst, 'n'))
 		}
+		for _, t := range e.socket {
+			dst = t.describe(append(dst, 'k'))
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(w.histories)) {
 		dst = append(append(append(dst, 'h'), id...), w.histories[id].last[:]...)

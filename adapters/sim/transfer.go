@@ -156,14 +156,39 @@ func (t *transfer) tell(w *World, status ports.TransferStatus, reason error) {
 	}
 }
 
-// happen moves at most Config.MoveBytes, and comes back for the rest.
+// happen moves at most Config.MoveBytes, and comes back for the rest. An orphan's bytes go as far as the peer's socket.
 func (t *transfer) happen(w *World) {
-	if t.owner.closed && !t.orphan {
-		if OrphanFate(w.fate(Point{Kind: OrphanMoves, Agent: t.owner.id, Peer: t.peer})) == OrphanStops {
-			return
+	if t.owner.closed {
+		if !t.orphan {
+			if OrphanFate(w.fate(Point{Kind: OrphanMoves, Agent: t.owner.id, Peer: t.peer})) == OrphanStops {
+				return
+			}
+			t.orphan = true
 		}
-		t.orphan = true
+		// What a dead process sent waits in its peer's own socket, and only so much fits on the way.
+		if target := w.engines[t.peer]; !target.closed && !w.tooLate(t.owner) {
+			target.socket = append(target.socket, t)
+		}
+		return
 	}
+	t.advance(w)
+}
+
+// tooLate reports whether bytes of a closed engine are nowhere any more.
+func (w *World) tooLate(e *Engine) bool {
+	return w.cfg.OrphanMost > 0 && w.now.Sub(e.closedAt) > w.cfg.OrphanMost
+}
+
+// takeSocket lands what waits in the socket: a target over TCP moves such bytes itself, when it is driven.
+func (e *Engine) takeSocket() {
+	waiting := e.socket
+	e.socket = nil
+	for _, t := range waiting {
+		t.advance(e.w)
+	}
+}
+
+func (t *transfer) advance(w *World) {
 	if err := t.move(w, w.cfg.MoveBytes); err != nil {
 		// The engine can't know how far the hardware came: so it is no evidence.
 		if t.atEnd != ports.Pending {

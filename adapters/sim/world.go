@@ -41,6 +41,8 @@ type Config struct {
 	// Trace, unless nil, is told of every event, before the memory that it is about is touched. It must not call the World, except for View, nor keep the
 	// event's slices.
 	Trace func(Event)
+	// OrphanMost is how long after its engine was closed a dead process's transfer can bring bytes on the way; 0: for ever. What came until then lands when the other side drives its engine.
+	OrphanMost time.Duration
 	// Observe keeps what AppendState needs. It costs time.
 	Observe bool
 }

@@ -174,6 +174,8 @@ func printSim(out io.Writer, r *simulation.Result) {
 	q, x := r.Requests, r.Faults
 	row("requests", "%d submitted: %d succeeded, %d failed, %d cancelled; %d quiesced, %d in doubt", q.Submitted, q.Succeeded, q.Failed, q.Cancelled, q.Quiesced, q.InDoubt)
 	row("faults", "frames %d lost, %d twice, %d late, %d refused; writes %d bad, %d of them late; %d bad copies; %d crashes", x.Lost, x.Duplicated, x.Reordered, x.Refused, x.BadWrites, x.LateWrites, x.BadCopies, x.Crashes)
+	o := r.Ownership
+	row("ownership", "%d windows, %d deregistrations, %d fences, %d frames of fenced peers dropped, %d fail-stops", o.Windows, o.Deregisters, o.Fences, o.LateFrames, o.FailStops)
 	row("events", "%d in %d steps, %.3f s of virtual time, %.3f s of real time", r.Events, r.Steps, float64(r.VirtualUS)/1e6, r.WallMS/1e3)
 	if f := r.Fairness; f != nil {
 		row("fairness", "%d senders, goodput max/min %.2f, grant wait p50 %.0f us, p99 %.0f us", f.Senders, f.GoodputMaxToMin, f.GrantWaitP50US, f.GrantWaitP99US)

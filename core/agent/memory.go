@@ -108,15 +108,8 @@ func (a *Agent) OpenReceive(runs ports.Runs, ready ports.Event) (*Window, error)
 // way. When the context ends first it returns its error; the memory is then still in use, and Deregister may be called again.
 func (m *Memory) Deregister(ctx context.Context) error {
 	a := m.agent
-	a.mu.Lock()
-	first := !m.removed
-	m.removed = true
-	a.mu.Unlock()
-	if first {
-		a.registry.Remove(m.ranges)
-	}
 	gone := make(chan error, 1)
-	if err := a.transport.Leave(m.ranges, func(err error) { gone <- err }); err != nil {
+	if err := m.leave(func(err error) { gone <- err }); err != nil {
 		return a.afterClose()
 	}
 	select {
@@ -127,6 +120,38 @@ func (m *Memory) Deregister(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("the memory is still in use: %w", ctx.Err())
 	}
+	return m.release()
+}
+
+// DeregisterAsync is Deregister for callers that can't wait; done is called in the reactor, which is held up while the engine unpins the memory, or at once when the agent closes. Only a nil error says that the memory may be unmapped.
+func (m *Memory) DeregisterAsync(done func(error)) {
+	err := m.leave(func(err error) {
+		if err == nil {
+			err = m.release()
+		}
+		done(err)
+	})
+	if err != nil {
+		done(err)
+	}
+}
+
+// leave refuses new uses of the memory, and has done called when those under way are over.
+func (m *Memory) leave(done func(error)) error {
+	a := m.agent
+	a.mu.Lock()
+	first := !m.removed
+	m.removed = true
+	a.mu.Unlock()
+	if first {
+		a.registry.Remove(m.ranges)
+	}
+	return a.transport.Leave(m.ranges, done)
+}
+
+// release takes the memory back from the engine.
+func (m *Memory) release() error {
+	a := m.agent
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.engine == nil {

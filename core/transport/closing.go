@@ -55,6 +55,11 @@ func (t *Transport) CallerDoubts() (list []Doubt) {
 			list = append(list, Doubt{Peer: rc.flow.peer.id, Request: rc.flow.id, Part: drain.Scatter.String(), Bytes: rc.hold.Block().Bytes, Since: rc.hold.Since()})
 		}
 	}
+	for _, c := range t.writes {
+		if c.doubted && t.mutated("fail-stop for arena blocks in doubt") {
+			list = append(list, Doubt{Peer: c.req.peer.id, Request: c.req.id, Part: drain.Write.String(), Bytes: c.staging.Block().Bytes, Since: c.staging.Since()})
+		}
+	}
 	return list
 }
 

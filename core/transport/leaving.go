@@ -77,6 +77,9 @@ func (t *Transport) stillTouched(l *leaving) bool {
 	if len(l.unknown) > 0 {
 		return true
 	}
+	if t.mutated("deregister memory under copies that run") {
+		return false
+	}
 	for _, list := range [][]*chunk{t.gathers, t.stuckGathers} {
 		for _, c := range list {
 			if touches(c.plan.Gather, t.arena.Place, l.ranges) {

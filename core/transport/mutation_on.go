@@ -54,6 +54,8 @@ func Mutations() []string {
 		"take the token of a closed window",
 		"let a token reach outside its window",
 		"forget that memory was in a receive window",
+		"fail-stop for arena blocks in doubt",
+		"deregister memory under copies that run",
 		"tell quiesced when a direct transfer is cancelled",
 		"keep the staging of a write that was never posted",
 		"take staging under a running gather",

@@ -48,7 +48,8 @@ func (l *life) beHostile() {
 		RequestTimeout: time.Second, Endpoint: l.control.Endpoint()}
 	l.desc = agent.AgentDesc{Identity: l.id, StartedUnixNS: 1, Engine: l.engine.Info().Name, Metadata: metadata, Bounce: shake.Append(nil)}
 	l.hostile = h
-	l.src, l.dst = newPool(w, l), newPool(w, l)
+	pages := w.setup.pages[l.node.setup.name] + sparePages
+	l.src, l.dst = newPool(w, l, pages), newPool(w, l, pages)
 	_, err = l.engine.Register([]ports.Descriptor{l.src.whole(), l.dst.whole()})
 	must(err)
 	l.desc.Metadata, err = l.engine.Metadata()

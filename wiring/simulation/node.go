@@ -20,6 +20,7 @@ type node struct {
 	index int // among the nodes
 	lives int
 	now   *life            // nil: it is dead
+	past  []*life          // that ended
 	known map[string]*life // the life of each peer that its application last heard of
 }
 
@@ -38,13 +39,17 @@ type life struct {
 	books   *books // the oracle's
 
 	src, dst *pool
+	windowed *pool // for receive windows; nil: there are none
+	windows  []*window
 
 	skew        time.Duration // of its clock
 	pausedTil   ports.Instant
 	dead        bool
+	stopping    bool          // its agent fail-stopped
 	closeBy     ports.Instant // Never: it is not closing
 	framesAfter int           // frames sent since faults stopped
 	open        []*request    // not yet quiesced
+	fences      []*fencing
 }
 
 func (l *life) label() string { return fmt.Sprintf("%s.%d", l.node.setup.name, l.number) }
@@ -79,18 +84,23 @@ func (n *node) start() {
 	must(err)
 	l.agent, err = agent.New(agent.Options{
 		Identity: id, StartedUnixNS: uint64(w.sim.Now()) + uint64(n.lives), Config: n.config(), Engine: l.engine, Control: l.control, Compute: &arenaWatch{Compute: l.compute, life: l},
-		Clock: w.sim, Rand: w.sim.Randomness(string(id)), Wake: l.wake, Log: w.logger, BounceRequired: true, OnNotify: l.notified,
+		Clock: w.sim, Rand: w.sim.Randomness(string(id)), Wake: l.wake, Log: w.logger, BounceRequired: true, OnNotify: l.notified, FailStop: l.failStop,
 	})
 	must(err)
 	if w.mutate != nil {
 		w.mutate(l.agent)
 	}
-	l.src, l.dst = newPool(w, l), newPool(w, l)
-	_, err = l.agent.Register([]ports.Descriptor{l.src.whole(), l.dst.whole()}, agent.Direct)
-	must(err)
+	pages := w.setup.pages[n.setup.name] + sparePages
+	l.src, l.dst = newPool(w, l, pages), newPool(w, l, pages)
+	l.src.register(agent.Direct)
+	l.dst.register(agent.Direct)
 	play := w.oracle.playground(l)
 	_, err = l.agent.Register([]ports.Descriptor{play}, agent.BounceOnly)
 	must(err)
+	if w.setup.windowPages > 0 && n.setup.receives {
+		l.windowed = newPool(w, l, w.setup.windowPages+w.setup.windowsStay+sparePages)
+		l.windowed.register(agent.BounceOnly)
+	}
 	l.desc, err = l.agent.Describe()
 	must(err)
 	l.alarm.Set(w.sim.Now())
@@ -124,6 +134,13 @@ func (n *node) config() config.Config {
 	c.Enable, c.ArenaSize, c.ArenaGranularity, c.MaxChunkSize = true, s.arena, s.granule, s.chunk
 	c.MaxInflightChunks, c.CopyStreams, c.EagerGather = s.window, s.copies, s.eager
 	c.RequestTimeout, c.ReceiverLease = s.timeout, s.lease
+	if n.w.setup.settle > 0 {
+		c.SettleDelay = n.w.setup.settle
+	}
+	if n.w.setup.retire > 0 {
+		c.RetirementDeadline = n.w.setup.retire
+		c.SettleDelay, c.CloseDeadline = min(c.SettleDelay, time.Second), time.Second
+	}
 	c.MinDescriptorCount, c.MaxAverageDescriptorSize = 4, 4096
 	_, err := c.Validate()
 	must(err)
@@ -160,6 +177,10 @@ func (l *life) turn() {
 		w.sim.Tell(l.id, binary.LittleEndian.AppendUint64(nil, uint64(now)))
 	}
 	_, next := l.agent.Poll(now.Add(l.skew))
+	if l.stopping {
+		l.crash()
+		return
+	}
 	if next != ports.Never {
 		next = max(next.Add(-l.skew), now.Add(turnCost))
 		if grain := w.setup.grain; grain > 0 {
@@ -178,6 +199,12 @@ func (l *life) turn() {
 
 // afterTurn looks at what the turn told the owners of requests.
 func (l *life) afterTurn() {
+	for _, f := range l.fences {
+		f.inForce = true
+	}
+	for _, x := range l.windows {
+		x.observe()
+	}
 	keep := l.open[:0]
 	for _, r := range l.open {
 		if !r.observe() {
@@ -219,6 +246,7 @@ func (l *life) crash() {
 func (l *life) end() {
 	l.dead = true
 	l.node.now = nil
+	l.node.past = append(l.node.past, l)
 	// A process that exits takes its sockets and its registrations with it.
 	must(l.control.Close())
 	must(l.engine.Close())

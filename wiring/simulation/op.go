@@ -16,6 +16,10 @@ const (
 	OpCancel  = "cancel"  // Request
 	OpAdd     = "add"     // Agent is told of the present life of Peer
 	OpRemove  = "remove"  // Agent removes the Peer that it knows
+	OpOpen    = "open"    // Agent opens the receive Window over Pages
+	OpShut    = "shut"    // Agent closes it
+	OpLeave   = "leave"   // Agent deregisters its memory Path: src, dst or windows
+	OpFence   = "fence"   // Agent fences all lives of Peer that ended
 	OpCrash   = "crash"   // Agent's process ends at once
 	OpClose   = "close"   // Agent closes as its application would
 	OpStart   = "start"   // Agent's next life begins, unless it lives
@@ -26,7 +30,7 @@ const (
 	OpHostile = "hostile" // Agent, a hostile peer, does something that Layout is the seed of
 )
 
-var verbs = []string{OpSubmit, OpCancel, OpAdd, OpRemove, OpCrash, OpClose, OpStart, OpPause, OpJump, OpCut, OpHeal, OpHostile}
+var verbs = []string{OpSubmit, OpCancel, OpAdd, OpRemove, OpOpen, OpShut, OpLeave, OpFence, OpCrash, OpClose, OpStart, OpPause, OpJump, OpCut, OpHeal, OpHostile}
 
 // Op is something that is done at a moment of a run. Fields that the verb does not name are zero.
 type Op struct {
@@ -35,10 +39,11 @@ type Op struct {
 	Agent   string
 	Peer    string
 	Request int           // its number in the run, from 1
-	Path    string        // of a submit: bounce, direct, read, auto; overlap: bounce, and one destination page twice
-	Pages   int           // of a submit
+	Path    string        // of a submit: bounce, direct, read, auto; overlap: bounce, and one destination page twice; window: into Window; stray: into pages of other windows, with the token of Window (0: none)
+	Pages   int           // of a submit or open
 	Layout  uint64        // seed of where a submit's pages lie, or of what a hostile peer does
-	Delay   time.Duration // of a submit: until its ready event fires; 0: none
+	Delay   time.Duration // of a submit or open: until its ready event fires; 0: none
+	Window  int           // its number in the run, from 1
 	Notify  bool          // a submit's request has a notification
 }
 
@@ -58,6 +63,7 @@ func (o Op) String() string {
 	put("pages", o.Pages, o.Pages != 0)
 	put("layout", o.Layout, o.Layout != 0)
 	put("delay", o.Delay, o.Delay != 0)
+	put("window", o.Window, o.Window != 0)
 	put("notify", "yes", o.Notify)
 	return b.String()
 }
@@ -86,8 +92,8 @@ func parseOp(words []string) (Op, error) {
 		case "peer":
 			o.Peer = value
 		case "path":
-			if o.Path = value; !slices.Contains([]string{"bounce", "direct", "read", "auto", "overlap"}, value) {
-				err = fmt.Errorf("want bounce, direct, read, auto or overlap")
+			if o.Path = value; !slices.Contains([]string{"bounce", "direct", "read", "auto", "overlap", "window", "stray", "src", "dst", "windows"}, value) {
+				err = fmt.Errorf("want bounce, direct, read, auto, overlap, window or stray; or src, dst or windows")
 			}
 		case "pages":
 			if o.Pages, err = strconv.Atoi(value); err == nil && (o.Pages < 1 || o.Pages > 4096) {
@@ -97,6 +103,8 @@ func parseOp(words []string) (Op, error) {
 			o.Layout, err = strconv.ParseUint(value, 10, 64)
 		case "delay":
 			o.Delay, err = time.ParseDuration(value)
+		case "window":
+			o.Window, err = strconv.Atoi(value)
 		case "notify":
 			o.Notify = value == "yes"
 		default:

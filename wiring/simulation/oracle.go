@@ -168,11 +168,19 @@ type region struct {
 }
 
 // free reports whether its receiver may use the block again: scattered, or no write can land any more and no scatter runs.
-func (r *region) free() bool { return r.scatters == 0 && (r.scattered || r.drained) }
+func (r *region) free() bool { return r.scatters == 0 && (r.scattered || r.drained || r.dropped()) }
+
+// dropped reports whether its write succeeded, and nobody is left to scatter it for: the receiver fences the sender.
+func (r *region) dropped() bool {
+	return r.written && r.flow.receiver != nil && r.flow.receiver.fenceOf(r.flow.from) != nil
+}
 
 // transfer is a transfer that has no evidence yet.
 type transfer struct {
 	owner  *life
+	to     ports.Identity
+	failed bool     // without evidence
+	fenced bool     // a fence of one side is over for the other: it counts as ended, and must not move
 	region *region  // of a bounce write
 	req    *request // of a direct transfer
 	source []slot   // staging
@@ -186,6 +194,8 @@ type copying struct {
 	req    *request
 	region *region    // of a scatter
 	runs   ports.Runs // of a scatter
+	window *window    // that it was launched into
+	fenced bool       // of a scatter: its process died, and the sender fenced it
 }
 
 // statement is what a frame says about other flows, for the moment in which it arrives.

@@ -3,6 +3,8 @@ package simulation
 import (
 	"fmt"
 	"time"
+
+	"github.com/kvbounce/kvbounce/ports"
 )
 
 // What applications are told, and what must be true when all is over.
@@ -12,7 +14,11 @@ func (o *oracle) succeeded(r *request) {
 	if !r.h.IsQuiesced() {
 		o.violate("false-quiesced", "%s succeeded and is not quiesced", r)
 	}
-	if r.hostileTarget() {
+	switch {
+	case r.path == "stray":
+		o.violate("outside-window", "%s succeeded, although its token opens no window over its pages", r)
+		return
+	case r.hostileTarget(), r.window != nil && r.window.over: // its pages are others' by now
 		return
 	}
 	for i, page := range r.dstPages {
@@ -48,7 +54,7 @@ func (o *oracle) quiesced(r *request) {
 
 // failed holds a failure against a scenario in which nothing happens that could excuse one.
 func (o *oracle) failed(r *request) {
-	if o.w.setup.scenario.mustSucceed.low > 0 && !isCancelled(r.h.Err()) && !r.hostileTarget() {
+	if o.w.setup.scenario.mustSucceed.low > 0 && !isCancelled(r.h.Err()) && !r.hostileTarget() && r.path != "stray" {
 		o.violate("lost-request", "%s failed, although all that went wrong can be repaired: %v", r, r.h.Err())
 	}
 }
@@ -59,6 +65,29 @@ func (o *oracle) flowOf(r *request) *flow {
 		return nil
 	}
 	return o.flows[flowKey{r.from.id, r.to.id, r.h.ID()}]
+}
+
+// deregistered holds the end of Deregister against what its agent has under way.
+func (o *oracle) deregistered(p *pool) {
+	if n := o.touching(p); n > 0 {
+		o.violate("false-deregister", "%s was told that its memory is deregistered while %d copies and transfers of it have no evidence", p.life.label(), n)
+	}
+}
+
+// touching is how many copies and transfers of its own agent with memory of the pool have no evidence.
+func (o *oracle) touching(p *pool) int {
+	n := 0
+	for _, c := range o.copies {
+		if r := c.req; r != nil && c.life == p.life && (c.region == nil && r.srcPool == p || c.region != nil && r.dstPool == p) {
+			n++
+		}
+	}
+	for _, t := range o.transfers {
+		if t.owner == p.life && t.req != nil && (t.req.srcPool == p || t.req.dstPool == p) {
+			n++
+		}
+	}
+	return n
 }
 
 // closedClean notes that an agent closed without doubt: its memory may be freed now.
@@ -79,14 +108,14 @@ func (o *oracle) mayStayInDoubt(r *request) bool {
 		return true
 	}
 	f := o.flowOf(r)
-	return f != nil && (f.writes > 0 || f.scatters > 0 || f.posted > 0 && f.receiver.dead)
+	return f != nil && (f.writes > 0 || f.scatters > 0 || f.posted > 0 && f.receiver.dead && !r.from.hasFenced(f.to))
 }
 
 // mayStay is how many arena blocks of an agent nothing can ever prove free.
 func (o *oracle) mayStay(l *life) int {
 	n := 0
 	for _, t := range o.transfers {
-		if t.owner == l && t.req == nil {
+		if t.owner == l && t.req == nil && !t.fenced {
 			n++
 		}
 	}
@@ -114,6 +143,27 @@ func (o *oracle) settled() bool {
 // open is the rule that is broken if this is how things stay, and what stays open; "" when everything has ended that can.
 func (o *oracle) open() (rule, text string) {
 	for _, l := range o.living() {
+		for _, f := range l.fences {
+			if !f.done && l.closeBy == ports.Never {
+				return "liveness", fmt.Sprintf("the fence of %s by %s is not over", f.dead.label(), l.label())
+			}
+		}
+		if o.w.setup.retire > 0 && l.closeBy != ports.Never {
+			return "liveness", fmt.Sprintf("%s is closing and has not ended", l.label())
+		}
+		if what := o.mustFailStop(l); what != "" {
+			return "liveness", fmt.Sprintf("memory of %s's application is in doubt (%s), and it does not fail-stop", l.label(), what)
+		}
+		for _, p := range []*pool{l.src, l.dst, l.windowed} {
+			if p != nil && p.leaving && !p.gone && l.closeBy == ports.Never && o.touching(p) == 0 {
+				return "liveness", fmt.Sprintf("memory of %s is being deregistered, nothing touches it, and it is not over", l.label())
+			}
+		}
+		for _, x := range l.windows {
+			if x.shut && !x.over && x.scatters == 0 {
+				return "liveness", fmt.Sprintf("window %d of %s is closed, no scatter runs in it, and it is not quiesced", x.number, l.label())
+			}
+		}
 		for _, r := range l.open {
 			switch {
 			case r.ended == 0:
@@ -123,7 +173,11 @@ func (o *oracle) open() (rule, text string) {
 			}
 		}
 		most := o.mayStay(l)
-		if held := int(l.agent.Stats().BlocksHeld); held > most {
+		stats := l.agent.Stats()
+		if len(stats.Unproved) == 0 && o.hasDoubts(l) {
+			return "hidden-doubt", fmt.Sprintf("%s has a transfer that failed without evidence, and does not show it", l.label())
+		}
+		if held := int(stats.BlocksHeld); held > most {
 			return "leak", fmt.Sprintf("%s holds %d arena blocks; at most %d can be in doubt%s", l.label(), held, most, o.heldRegions(l))
 		}
 		if most == 0 && len(l.open) == 0 && !l.agent.Quiet() {
@@ -131,6 +185,16 @@ func (o *oracle) open() (rule, text string) {
 		}
 	}
 	return "", ""
+}
+
+// hasDoubts reports whether a transfer of the agent failed without evidence.
+func (o *oracle) hasDoubts(l *life) bool {
+	for _, t := range o.transfers {
+		if t.owner == l && t.failed && !t.fenced {
+			return true
+		}
+	}
+	return false
 }
 
 func (o *oracle) living() []*life {

@@ -17,8 +17,11 @@ func (o *oracle) transferRange(e sim.Event) {
 	}
 	t := o.transfers[e.ID]
 	if t == nil {
-		t = &transfer{owner: owner}
+		t = &transfer{owner: owner, to: e.Peer}
 		o.transfers[e.ID] = t
+	}
+	if owner.shuns(e.Peer) {
+		o.violate("fenced-peer", "%s posts a transfer to %s, which it fenced", owner.label(), o.w.label(e.Peer))
 	}
 	from := o.areaOf(e.From)
 	if !from.arena {
@@ -137,6 +140,9 @@ func (o *oracle) transferMoves(e sim.Event) {
 	if t == nil {
 		return
 	}
+	if t.fenced {
+		o.violate("touch-after-fence", "a transfer between %s and %s moves bytes after the fence of one that died was over", t.owner.label(), o.w.label(t.to))
+	}
 	if t.req != nil {
 		o.checkDirect(t.req, e)
 		t.req.count(e.Addr, e.Bytes)
@@ -161,10 +167,24 @@ func (o *oracle) transferMoves(e sim.Event) {
 func (o *oracle) transferTold(e sim.Event) {
 	t := o.transfers[e.ID]
 	status := ports.TransferStatus(e.Detail)
+	if t != nil && status == ports.FailedUnknown {
+		t.failed = true
+	}
 	if t == nil || !status.Ended() {
 		return
 	}
 	delete(o.transfers, e.ID)
+	if t.fenced {
+		return
+	}
+	o.transferOver(t)
+	if t.region != nil {
+		t.region.written = t.region.written || status == ports.Success
+	}
+}
+
+// transferOver counts a transfer out of which something proves that it ended.
+func (o *oracle) transferOver(t *transfer) {
 	if t.req != nil {
 		t.req.transfers--
 	}
@@ -174,11 +194,9 @@ func (o *oracle) transferTold(e sim.Event) {
 	for i := range t.target {
 		t.target[i].writes--
 	}
-	if t.region == nil {
-		return
+	if t.region != nil {
+		t.region.flow.writes--
 	}
-	t.region.flow.writes--
-	t.region.written = t.region.written || status == ports.Success
 }
 
 func (o *oracle) copyLaunched(e sim.Event) {
@@ -251,6 +269,7 @@ func (o *oracle) scatterLaunched(c *copying, e sim.Event) {
 	for i := range c.block {
 		c.block[i].scatters++
 	}
+	o.windowScatter(c)
 	o.copyTouches(c, e)
 }
 
@@ -259,9 +278,17 @@ func (o *oracle) copyTouches(c *copying, e sim.Event) {
 	if c.life.books.freed {
 		o.violate("touch-after-close", "a copy of %s runs after it closed without doubt", c.life.label())
 	}
+	eachPiece(e.Runs, e.Index, func(addr, _ uint64) {
+		if p := o.areaOf(addr).pool; p != nil && p.gone && !p.life.dead {
+			o.violate("touch-after-deregister", "a copy of %s touches memory that was deregistered", c.life.label())
+		}
+	})
 	switch {
+	case c.req != nil && c.req.from.hasFenced(c.life.id): // its memory is nobody's any more
 	case c.region == nil:
 		o.gatherTouches(c.req, e)
+	case c.window != nil && c.window.over:
+		o.violate("touch-after-window", "a scatter of %s runs in window %d after it was quiesced", c.req, c.window.number)
 	case !o.isHonest(c.region.flow.from):
 		o.hostileScatter(c, e)
 	case c.req == nil:
@@ -321,6 +348,9 @@ func (o *oracle) copyTold(e sim.Event) {
 		return
 	}
 	delete(o.copies, e.ID)
+	if c.fenced {
+		return
+	}
 	if c.region == nil {
 		for i := range c.block {
 			c.block[i].gathers--
@@ -336,6 +366,9 @@ func (o *oracle) copyTold(e sim.Event) {
 	c.region.scatters--
 	c.region.flow.scatters--
 	c.region.scattered = true
+	if c.window != nil {
+		c.window.scatters--
+	}
 	if c.req != nil {
 		eachPiece(c.runs.Runs, c.runs.Index, c.req.count)
 	}

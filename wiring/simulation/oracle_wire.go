@@ -23,6 +23,9 @@ func (o *oracle) frameSent(e sim.Event, taken bool) {
 	if err != nil {
 		return
 	}
+	if l := o.w.byID[e.Agent]; l != nil && l.shuns(ports.Identity(env.To)) {
+		o.violate("fenced-peer", "%s sends %s to %s, which it fenced", l.label(), h.Type, o.w.label(ports.Identity(env.To)))
+	}
 	// to and from are those of the flow: its sender and its receiver.
 	from, to := ports.Identity(env.From), ports.Identity(env.To)
 	honest := from == e.Agent && o.isHonest(from)

@@ -3,31 +3,67 @@ package simulation
 import (
 	"encoding/binary"
 
+	"github.com/kvbounce/kvbounce/core/agent"
 	"github.com/kvbounce/kvbounce/ports"
 )
 
 // pool is memory of an application, in pages that requests take and give back.
 type pool struct {
-	life  *life
-	base  uint64
-	page  uint64
-	owner []*request // by page; nil: idle
-	idle  int
-	next  int // where the search for idle pages begins
+	life          *life
+	base          uint64
+	page          uint64
+	owner         []*request    // by page; nil: idle
+	ever          []bool        // by page: it was in a receive window once
+	memory        *agent.Memory // nil: of a hostile peer
+	leaving, gone bool          // Deregister was called; it is done
+	idle          int
+	next          int // where the search for idle pages begins
 }
 
 // sparePages is what a pool has beyond what requests can ask for.
 const sparePages = 16
 
-// newPool allocates the pages that the requests of a life's node need.
-func newPool(w *World, l *life) *pool {
-	n := w.setup.pages[l.node.setup.name] + sparePages
-	p := &pool{life: l, page: w.setup.pageBytes, owner: make([]*request, n), idle: n}
+// newPool allocates n pages.
+func newPool(w *World, l *life, n int) *pool {
+	p := &pool{life: l, page: w.setup.pageBytes, owner: make([]*request, n), ever: make([]bool, n), idle: n}
 	var err error
 	p.base, err = w.sim.Allocate(p.page*uint64(n), ports.Place{})
 	must(err)
 	w.oracle.addArea(p.base, area{life: l, pool: p})
 	return p
+}
+
+// register makes the pool known to the agent.
+func (p *pool) register(use agent.Use) {
+	var err error
+	p.memory, err = p.life.agent.Register([]ports.Descriptor{p.whole()}, use)
+	must(err)
+}
+
+// leave has the application deregister one of its pools.
+func (l *life) leave(name string) {
+	p := map[string]*pool{"src": l.src, "dst": l.dst, "windows": l.windowed}[name]
+	if p == nil || p.leaving || l.closeBy != ports.Never {
+		return
+	}
+	p.leaving = true
+	l.node.w.tally.leaves++
+	if p == l.windowed {
+		for _, x := range l.windows {
+			if !x.shut {
+				x.shut, x.shutAt = true, l.node.w.sim.Now()
+			}
+		}
+	}
+	p.memory.DeregisterAsync(func(err error) {
+		if err == nil {
+			l.node.w.oracle.deregistered(p)
+			p.gone = true
+		}
+	})
+	for _, x := range l.windows {
+		x.observe()
+	}
 }
 
 func (p *pool) whole() ports.Descriptor {

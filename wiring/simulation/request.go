@@ -5,6 +5,7 @@ import (
 
 	"github.com/kvbounce/kvbounce/adapters/sim"
 	"github.com/kvbounce/kvbounce/core/agent"
+	"github.com/kvbounce/kvbounce/core/session"
 	"github.com/kvbounce/kvbounce/core/transport"
 	"github.com/kvbounce/kvbounce/ports"
 )
@@ -27,8 +28,9 @@ type request struct {
 	srcPages, dstPages []int
 	written            []uint64 // bytes written to each destination page, repeats included
 	place              map[int]int
-	transfers          int // direct ones of it that have no evidence
-	gathers            int // gathers of it that have no evidence
+	window             *window // of path window
+	transfers          int     // direct ones of it that have no evidence
+	gathers            int     // gathers of it that have no evidence
 }
 
 func (r *request) String() string {
@@ -71,25 +73,32 @@ func (w *World) submit(o Op) {
 	if o.Path == "read" {
 		r.srcPool, r.dstPool = to.src, from.dst
 	}
+	if from.src.leaving || r.path == "read" && from.dst.leaving {
+		return
+	}
 	if r.srcPages = r.srcPool.take(o.Pages, d, r); r.srcPages == nil {
 		return
 	}
-	if r.dstPages = r.dstPool.take(o.Pages, d, r); r.dstPages == nil {
+	q := agent.Request{Op: agent.Write, Peer: to.id, Route: agent.ForceBounce}
+	target := r.takeTarget(o, d, &q)
+	if target == nil {
 		r.srcPool.giveBack(r.srcPages, w)
 		return
 	}
 	r.written, r.place = make([]uint64, o.Pages), make(map[int]int, o.Pages)
-	for i := range r.srcPages {
-		r.place[r.dstPages[i]] = i
-		fill(r.srcPool.view(w, r.srcPages[i]), uint64(r.number), uint64(i))
-		fill(r.dstPool.view(w, r.dstPages[i]), ^uint64(r.number), uint64(i))
+	for i, page := range r.srcPages {
+		fill(r.srcPool.view(w, page), uint64(r.number), uint64(i))
 	}
-	src, dst := descriptors(r.srcPool, r.srcPages, d), descriptors(r.dstPool, r.dstPages, d)
+	for i, page := range r.dstPages {
+		r.place[page] = i
+		fill(r.dstPool.view(w, page), ^uint64(r.number), uint64(i))
+	}
+	src, dst := descriptors(r.srcPool, r.srcPages, d), descriptors(r.dstPool, target, d)
 	if o.Path == "overlap" {
 		src = append(src, ports.Descriptor{Addr: r.srcPool.addr(r.srcPages[0]), Bytes: r.srcPool.page})
 		dst = append(dst, ports.Descriptor{Addr: r.dstPool.addr(r.dstPages[o.Pages-1]), Bytes: r.dstPool.page})
 	}
-	q := agent.Request{Op: agent.Write, Peer: to.id, Local: src, Remote: dst, Route: agent.ForceBounce}
+	q.Local, q.Remote = src, dst
 	switch o.Path {
 	case "direct":
 		q.Route = agent.ForceDirect
@@ -108,13 +117,50 @@ func (w *World) submit(o Op) {
 	if err != nil {
 		w.tally.refused++
 		r.srcPool.giveBack(r.srcPages, w)
-		r.dstPool.giveBack(r.dstPages, w)
+		r.giveBackTarget()
 		return
 	}
 	r.h = h
 	from.open = append(from.open, r)
+	from.retire(fmt.Sprintf("request %d", r.number), func(s *session.Request) { s.Send(h) })
 	w.requests = append(w.requests, r)
 	w.byNumber[r.number] = r
+}
+
+// takeTarget takes the pages that a request writes: idle ones, or ones of a window. A stray request takes none, and aims at those of others.
+func (r *request) takeTarget(o Op, d draw, q *agent.Request) []int {
+	x := r.w.windows[o.Window]
+	switch {
+	case o.Path != "window" && o.Path != "stray":
+		r.dstPages = r.dstPool.take(o.Pages, d, r)
+		return r.dstPages
+	case x == nil && o.Window > 0, x != nil && x.life != r.to, r.to.windowed == nil:
+		return nil
+	}
+	r.dstPool, q.Route = r.to.windowed, agent.Auto
+	if x != nil {
+		q.Token = x.h.Token()
+	} else {
+		q.Route = agent.ForceBounce
+	}
+	if o.Path == "stray" {
+		return strayPages(r.dstPool, o.Pages, x, d)
+	}
+	if x == nil {
+		return nil
+	}
+	r.window = x
+	r.dstPages = x.assign(o.Pages, d, r)
+	return r.dstPages
+}
+
+// giveBackTarget gives up the pages that the request wrote.
+func (r *request) giveBackTarget() {
+	if r.window != nil {
+		r.window.takeBack(r)
+		return
+	}
+	r.dstPool.giveBack(r.dstPages, r.w)
 }
 
 // descriptors are the pages in order, neighbours sometimes joined and pages sometimes cut, so that both sides are cut differently.
@@ -154,7 +200,7 @@ func (r *request) observe() bool {
 	if !r.over && r.h.IsQuiesced() {
 		r.w.oracle.quiesced(r)
 		r.over = true
-		r.dstPool.giveBack(r.dstPages, r.w)
+		r.giveBackTarget()
 	}
 	return r.over
 }
@@ -215,6 +261,16 @@ func (w *World) perform(o Op) {
 			delete(n.known, o.Peer)
 			must(l.agent.RemovePeerAsync(peer.id, func() {}))
 		}
+	case o.Verb == OpOpen:
+		w.openWindow(l, o)
+	case o.Verb == OpShut:
+		if x := w.windows[o.Window]; x != nil && x.life == l {
+			x.close()
+		}
+	case o.Verb == OpLeave:
+		l.leave(o.Path)
+	case o.Verb == OpFence:
+		l.fence(w.byName[o.Peer])
 	case o.Verb == OpCrash:
 		l.crash()
 	case o.Verb == OpClose:

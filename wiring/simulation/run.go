@@ -19,6 +19,7 @@ type Result struct {
 	Steps      uint64      `json:"steps"` // events of the simulator, agents' turns included
 	Requests   Requests    `json:"requests"`
 	Faults     Faults      `json:"faults"`
+	Ownership  Ownership   `json:"ownership"`
 	Violations []Violation `json:"violations"`
 	VirtualUS  int64       `json:"virtual_us"`
 	WallMS     float64     `json:"wall_ms"`
@@ -51,6 +52,15 @@ type Faults struct {
 	BadWrites  int `json:"bad_writes"` // writes and reads that failed or hung, those that land late included
 	BadCopies  int `json:"bad_copies"` // gathers and scatters that were slow, refused, failed or hung
 	Crashes    int `json:"crashes"`
+}
+
+// Ownership counts what applications did to have memory back, and what came of it.
+type Ownership struct {
+	Windows     int `json:"windows"`     // receive windows that were opened
+	Deregisters int `json:"deregisters"` // pools of memory, with requests under way
+	Fences      int `json:"fences"`      // of processes that ended
+	LateFrames  int `json:"late_frames"` // of fenced incarnations, dropped
+	FailStops   int `json:"fail_stops"`  // processes that ended themselves
 }
 
 // Options are how runs are made.
@@ -92,6 +102,7 @@ func (w *World) result(took time.Duration) *Result {
 		LateWrites: c.count(sim.PostOne, late...), BadWrites: c.count(sim.PostOne, failed...),
 		BadCopies: c.count(sim.LaunchOne, 1, 2, 3, 4, 5, 6), Crashes: t.crashes,
 	}
+	r.Ownership = Ownership{Windows: t.windows, Deregisters: t.leaves, Fences: t.fences, LateFrames: int(t.lateFrames), FailStops: t.failStops}
 	if v := w.oracle.violation; v != nil {
 		r.Violations = append(r.Violations, *v)
 		r.Record = newRecord(w)
@@ -162,6 +173,12 @@ func (s *Result) add(r *Result) {
 	f.BadWrites += g.BadWrites
 	f.BadCopies += g.BadCopies
 	f.Crashes += g.Crashes
+	o, p := &s.Ownership, r.Ownership
+	o.Windows += p.Windows
+	o.Deregisters += p.Deregisters
+	o.Fences += p.Fences
+	o.LateFrames += p.LateFrames
+	o.FailStops += p.FailStops
 	if s.Record == nil {
 		s.Record = r.Record
 	}

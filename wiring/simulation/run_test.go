@@ -48,11 +48,11 @@ func TestScenariosAreClean(t *testing.T) {
 			require.Equal(t, q.Submitted, q.Succeeded+q.Failed+q.Cancelled)
 			require.Equal(t, q.Submitted, q.Quiesced+q.InDoubt)
 			require.NotZero(t, q.Succeeded)
-			f := r.Faults
+			f, o := r.Faults, r.Ownership
 			for _, fault := range map[string][]int{
-				"loss": {f.Lost, f.Refused}, "reorder": {f.Lost, f.Duplicated, f.Reordered}, "cancel-storm": {q.Cancelled}, "late-writes": {f.LateWrites, f.BadWrites, q.InDoubt},
-				"peer-death": {f.Crashes, q.InDoubt}, "restart": {f.Crashes, f.Reordered}, "slow-copies": {f.BadCopies},
-				"all": {f.Lost, f.Duplicated, f.Reordered, f.LateWrites, f.BadCopies, f.Crashes, q.Cancelled},
+				"loss": {f.Lost, f.Refused}, "reorder": {f.Lost, f.Duplicated, f.Reordered}, "cancel-storm": {q.Cancelled, o.Deregisters}, "late-writes": {f.LateWrites, f.BadWrites, q.InDoubt, o.Fences},
+				"peer-death": {f.Crashes, q.InDoubt, o.Fences}, "restart": {f.Crashes, f.Reordered, o.Fences, o.LateFrames}, "fail-stop": {o.FailStops, f.BadWrites, q.InDoubt}, "windows": {o.Windows, f.Crashes, o.Deregisters, q.Failed}, "multi-writer": {o.Windows, f.Lost, q.Failed}, "slow-copies": {f.BadCopies},
+				"all": {f.Lost, f.Duplicated, f.Reordered, f.LateWrites, f.BadCopies, f.Crashes, q.Cancelled, o.Fences, o.Windows},
 			}[name] {
 				require.NotZero(t, fault)
 			}

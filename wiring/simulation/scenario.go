@@ -29,6 +29,15 @@ type Scenario struct {
 	cancel, ready, notify    span // percent of requests
 	crashes, closes          span // agents that die, and that close down
 	restart                  span // percent of those that come back
+	fences                   span // percent of the others that fence one that ended
+	settle                   span // the settle delay
+	windows                  span // receive windows
+	windowPages              span
+	windowRequests           span // of each window
+	windowOpen               span // how long one stays open; 0: for ever
+	stray                    span // percent of those requests that must be refused: no token, or of another window, or of a closed one
+	retire                   span // the retirement deadline, after which agents fail-stop; 0: there is none
+	deregisters              span // pools that are deregistered
 	removals, pauses         span
 	jumps, cuts              span
 	pageBytes                span // a power of two
@@ -58,7 +67,7 @@ func (s *Scenario) fields() map[string]*span {
 	return map[string]*span{
 		"senders": &s.senders, "receivers": &s.receivers, "both": &s.both, "hostile": &s.hostile, "requests": &s.requests, "during": &s.during, "pages": &s.pages,
 		"big_pages": &s.bigPages, "big": &s.big, "direct": &s.direct, "read": &s.read, "auto": &s.auto, "overlap": &s.overlap, "cancel": &s.cancel, "ready": &s.ready, "notify": &s.notify,
-		"crashes": &s.crashes, "closes": &s.closes, "restart": &s.restart, "removals": &s.removals, "pauses": &s.pauses, "jumps": &s.jumps, "cuts": &s.cuts,
+		"crashes": &s.crashes, "closes": &s.closes, "restart": &s.restart, "fences": &s.fences, "retire": &s.retire, "deregisters": &s.deregisters, "windows": &s.windows, "window_pages": &s.windowPages, "window_requests": &s.windowRequests, "window_open": &s.windowOpen, "stray": &s.stray, "settle": &s.settle, "removals": &s.removals, "pauses": &s.pauses, "jumps": &s.jumps, "cuts": &s.cuts,
 		"page_bytes": &s.pageBytes, "granule": &s.granule, "arena": &s.arena, "chunk": &s.chunk, "window": &s.window, "copies": &s.copies, "eager": &s.eager,
 		"timeout": &s.timeout, "lease": &s.lease, "late_frame": &s.lateFrame, "late_write": &s.lateWrite, "late_copy": &s.lateCopy, "fair": &s.fair, "must_succeed": &s.mustSucceed,
 	}
@@ -81,6 +90,10 @@ copies 1..6
 eager 75
 timeout 100ms..1s
 lease 200..300
+settle 1s..2s
+window_pages 4..32
+window_requests 2..8
+window_open 1ms..50ms
 late_frame 1ms..20ms
 late_write 1ms..20ms
 late_copy 1ms..20ms

@@ -11,23 +11,28 @@ import (
 
 // setup is a run before it begins: all that a seed draws from a scenario, but the moments at which faults happen.
 type setup struct {
-	scenario  *Scenario
-	seed      uint64
-	peers     int      // Override.Peers
-	small     int      // number of the configuration of --exhaustive; 0: none
-	without   []string // agents that a record leaves out
-	timing    sim.Timing
-	moveBytes uint64
-	pageBytes uint64
-	pages     map[string]int // of each of an agent's two pools
-	agents    []agentSetup
-	faults    []sim.Fault
-	names     []string // of faults
-	ops       []Op
-	faultsEnd ports.Instant // from here on nothing goes wrong any more
-	fair      int           // grants to others, per active flow; 0: not checked
-	order     bool          // the Chooser picks the order of events of one instant
-	grain     time.Duration // turns that nothing woke come at multiples of it; 0: when they are due
+	scenario    *Scenario
+	seed        uint64
+	peers       int      // Override.Peers
+	small       int      // number of the configuration of --exhaustive; 0: none
+	without     []string // agents that a record leaves out
+	timing      sim.Timing
+	moveBytes   uint64
+	pageBytes   uint64
+	pages       map[string]int // of each of an agent's two pools
+	windowPages int            // of the largest receive window; 0: there is none
+	windowsStay int            // of all windows that are never closed
+	agents      []agentSetup
+	faults      []sim.Fault
+	names       []string // of faults
+	ops         []Op
+	faultsEnd   ports.Instant // from here on nothing goes wrong any more
+	settle      time.Duration // SETTLE_DELAY of all agents; 0: nobody fences
+	retire      time.Duration // RETIREMENT_DEADLINE of all agents, which every request and window is under; 0: nothing is
+	orphanMost  time.Duration // how long the transfers of a dead process bring bytes on the way; 0: for ever
+	fair        int           // grants to others, per active flow; 0: not checked
+	order       bool          // the Chooser picks the order of events of one instant
+	grain       time.Duration // turns that nothing woke come at multiples of it; 0: when they are due
 }
 
 // agentSetup is one agent.
@@ -57,6 +62,13 @@ func newSetup(s *Scenario, seed uint64, o Override) *setup {
 		Frame:    sim.Cost{Base: base(), Late: s.lateFrame.duration(d)},
 		Transfer: sim.Cost{Base: base(), PerMiB: base() * 1024, Late: s.lateWrite.duration(d)},
 		Copy:     sim.Cost{Base: base(), PerMiB: base() * 256, Late: s.lateCopy.duration(d)},
+	}
+	if s.fences.high > 0 {
+		u.settle = s.settle.duration(d)
+		u.orphanMost = u.settle * 9 / 10
+	}
+	if s.retire.high > 0 {
+		u.retire = s.retire.duration(d)
 	}
 	u.drawAgents(d, o)
 	for _, f := range s.faults {
@@ -167,6 +179,7 @@ func (u *setup) drawOps(d draw, o Override) {
 			op(Op{Verb: OpCancel, At: r.At.Add(time.Duration(d.below(uint64(during)) >> d.index(12))), Request: r.Request})
 		}
 	}
+	u.drawWindows(d, senders, receivers, during)
 	u.drawTrouble(d, honest, during)
 	for _, h := range hostile {
 		for range 20 + d.index(60) {
@@ -198,8 +211,10 @@ const (
 func poolPages(ops []Op) map[string]int {
 	pages := map[string]int{}
 	for _, o := range ops {
-		pages[o.Agent] += o.Pages
-		pages[o.Peer] += o.Pages
+		if o.Verb == OpSubmit {
+			pages[o.Agent] += o.Pages
+			pages[o.Peer] += o.Pages
+		}
 	}
 	return pages
 }
@@ -211,10 +226,21 @@ func (u *setup) drawTrouble(d draw, honest []string, during time.Duration) {
 	moment := func() ports.Instant { return ports.Instant(d.below(uint64(during))) }
 	some := func() string { return honest[d.index(len(honest))] }
 	restart := s.restart.count(d)
+	fences := 0
+	if s.fences.high > 0 {
+		fences = s.fences.count(d)
+	}
 	end := func(verb string, n int) {
 		for range n {
 			dead, at := some(), moment()
 			op(Op{Verb: verb, At: at, Agent: dead})
+			if s.fences.high > 0 {
+				for _, a := range honest {
+					if a != dead && d.percent(fences) {
+						op(Op{Verb: OpFence, At: at.Add(time.Duration(d.below(uint64(during)) >> d.index(8))), Agent: a, Peer: dead})
+					}
+				}
+			}
 			if !d.percent(restart) {
 				continue
 			}
@@ -233,6 +259,11 @@ func (u *setup) drawTrouble(d draw, honest []string, during time.Duration) {
 	}
 	end(OpCrash, s.crashes.count(d))
 	end(OpClose, s.closes.count(d))
+	if s.deregisters.high > 0 {
+		for range s.deregisters.count(d) {
+			op(Op{Verb: OpLeave, At: moment(), Agent: some(), Path: []string{"src", "dst", "windows"}[d.index(3)]})
+		}
+	}
 	pair := func() (string, string) {
 		a := some()
 		for range 8 {

@@ -16,13 +16,15 @@ import (
 // A story is a run told by hand, line by line, for a test. Time stands still except in tick and settle.
 //
 //	set KEY VALUE                       a scenario's key, before the first other verb
-//	submit N FROM TO PATH PAGES         PATH is bounce, direct, read or auto
-//	cancel N | add A B | remove A B | crash A | close A | start A | pause A TIME | jump A TIME | cut A B | heal A B
+//	submit N FROM TO PATH PAGES         PATH is bounce, direct, read or auto, window/W with the token of window W, or stray/W into pages of other windows with it
+//	open A W PAGES | shut A W           the receive window W; set windows and window_pages before
+//	cancel N | add A B | remove A B | fence A B | crash A | close A | start A | pause A TIME | jump A TIME | cut A B | heal A B
 //	drop TYPE A B                       the next frame of this type from A to B is lost; "any" is every type
 //	twice TYPE A B                      it arrives twice
 //	hold TYPE A B                       it is kept until deliver
 //	deliver TYPE A B                    the frame that was held longest arrives
 //	transfer A FATE | copy A FATE       the next write or read, gather or scatter of A
+//	orphan A FATE                       what the next transfer of A does that has bytes to move after A died
 //	tick TIME                           virtual time passes
 //	settle                              faults stop, and all must end that can
 //	expect request N WORD...            in-progress, succeeded, failed, cancelled, quiesced, not-quiesced, released, not-released
@@ -136,8 +138,8 @@ func (s *story) do(words []string, o Options) error {
 		return err
 	}
 	args := words[1:]
-	need := map[string]int{"submit": 5, "cancel": 1, "add": 2, "remove": 2, "crash": 1, "close": 1, "start": 1, "pause": 2, "jump": 2, "cut": 2, "heal": 2, "drop": 3, "twice": 3, "hold": 3,
-		"deliver": 3, "transfer": 2, "copy": 2, "tick": 1, "settle": 0}
+	need := map[string]int{"submit": 5, "cancel": 1, "add": 2, "remove": 2, "fence": 2, "open": 3, "shut": 2, "crash": 1, "close": 1, "start": 1, "pause": 2, "jump": 2, "cut": 2, "heal": 2, "drop": 3, "twice": 3, "hold": 3,
+		"deliver": 3, "transfer": 2, "copy": 2, "orphan": 2, "tick": 1, "settle": 0}
 	if n, known := need[words[0]]; known && n != len(args) {
 		return fmt.Errorf("%s takes %d words", words[0], n)
 	}
@@ -148,14 +150,26 @@ func (s *story) do(words []string, o Options) error {
 		if err != nil || err2 != nil {
 			return fmt.Errorf("want numbers for the request and its pages")
 		}
-		s.w.perform(Op{Verb: OpSubmit, Request: number, Agent: args[1], Peer: args[2], Path: args[3], Pages: pages, Layout: uint64(number)})
+		path, window, _ := strings.Cut(args[3], "/")
+		w, _ := strconv.Atoi(window)
+		s.w.perform(Op{Verb: OpSubmit, Request: number, Agent: args[1], Peer: args[2], Path: path, Window: w, Pages: pages, Layout: uint64(number)})
 		if s.w.byNumber[number] == nil {
 			return fmt.Errorf("the submit was refused")
+		}
+	case "open", "shut":
+		o := Op{Verb: words[0], Agent: args[0], Layout: 1}
+		o.Window, _ = strconv.Atoi(args[1])
+		if words[0] == "open" {
+			o.Pages, _ = strconv.Atoi(args[2])
+		}
+		s.w.perform(o)
+		if s.w.windows[o.Window] == nil {
+			return fmt.Errorf("there is no such window")
 		}
 	case "cancel":
 		number, _ := strconv.Atoi(args[0])
 		s.w.perform(Op{Verb: OpCancel, Request: number})
-	case "add", "remove", "cut", "heal":
+	case "add", "remove", "fence", "cut", "heal":
 		s.w.perform(Op{Verb: words[0], Agent: args[0], Peer: args[1]})
 	case "crash", "close", "start":
 		s.w.perform(Op{Verb: words[0], Agent: args[0]})
@@ -173,7 +187,7 @@ func (s *story) do(words []string, o Options) error {
 		s.faults = append(s.faults, &storyFault{kind: sim.SendFrame, frame: args[0], from: args[1], to: args[2], option: int(sim.FrameLost), hold: true})
 	case "deliver":
 		return s.deliver(args[0], args[1], args[2])
-	case "transfer", "copy":
+	case "transfer", "copy", "orphan":
 		return s.fate(words[0], args[0], args[1])
 	case "tick":
 		d, err := time.ParseDuration(args[0])
@@ -253,7 +267,7 @@ func (s *story) deliver(frame, from, to string) error {
 }
 
 func (s *story) fate(verb, agent, fate string) error {
-	word := map[string]string{"transfer": "write", "copy": "copy"}[verb]
+	word := map[string]string{"transfer": "write", "copy": "copy", "orphan": "orphan"}[verb]
 	known, ok := faultNames[word+" "+fate]
 	if !ok {
 		return fmt.Errorf("there is no fate %q", fate)

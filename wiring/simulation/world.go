@@ -29,6 +29,7 @@ type World struct {
 	byID     map[ports.Identity]*life
 	requests []*request
 	byNumber map[int]*request
+	windows  map[int]*window
 
 	stopped *bool // ends the run without a verdict when it becomes true; nil: never
 
@@ -43,17 +44,19 @@ type tally struct {
 	submitted, succeeded, failed, cancelled, quiesced, inDoubt int
 	refused                                                    int // Submit returned an error
 	crashes                                                    int
+	fences, windows, leaves, failStops                         int
+	lateFrames                                                 uint64 // of fenced incarnations
 }
 
 // newWorld makes the world of a setup, without agents.
 func newWorld(u *setup, c *chooser) *World {
 	w := &World{
 		setup: u, chooser: c, digest: sim.NewDigest(), random: newDraw(u.seed, "turns"), logger: slog.New(slog.DiscardHandler),
-		byName: map[string]*node{}, byID: map[ports.Identity]*life{}, byNumber: map[int]*request{},
+		byName: map[string]*node{}, byID: map[ports.Identity]*life{}, byNumber: map[int]*request{}, windows: map[int]*window{},
 	}
 	c.label = w.label
 	w.oracle = newOracle(w)
-	w.sim = sim.NewVirtual(sim.Config{Seed: u.seed, Timing: u.timing, MoveBytes: u.moveBytes, Chooser: c, ChooseOrder: u.order, Trace: w.trace, Observe: u.order})
+	w.sim = sim.NewVirtual(sim.Config{Seed: u.seed, Timing: u.timing, MoveBytes: u.moveBytes, Chooser: c, ChooseOrder: u.order, OrphanMost: u.orphanMost, Trace: w.trace, Observe: u.order})
 	return w
 }
 
@@ -142,12 +145,17 @@ func (u *setup) settleBound() time.Duration {
 		timeout, lease = max(timeout, a.timeout), max(lease, a.lease)
 	}
 	late := max(u.timing.Frame.Late, u.timing.Transfer.Late, u.timing.Copy.Late)
-	return 4*timeout + 2*lease + 2*late + 75*time.Second
+	return 4*timeout + 2*lease + 2*late + u.retire + 75*time.Second
 }
 
 // count closes the books of requests.
 func (w *World) count() {
 	t := &w.tally
+	for _, l := range w.byID {
+		if l.agent != nil {
+			t.lateFrames += l.agent.Counter(transport.FramesOfFenced)
+		}
+	}
 	for _, r := range w.requests {
 		t.submitted++
 		switch {
