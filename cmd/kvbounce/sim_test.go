@@ -86,7 +86,7 @@ func TestSimViolation(t *testing.T) {
 
 	code, out, errs = runSim(t, "--shrink", file)
 	require.Equal(t, exitOK, code, errs)
-	require.Contains(t, out, "2 of ")
+	require.Contains(t, out, "3 of 16 operations and 1 of 1 faults are left")
 	small, err := os.ReadFile(filepath.Join(dir, "found-small.txt"))
 	require.NoError(t, err)
 	require.Contains(t, string(small), "fault write nothing-posted")

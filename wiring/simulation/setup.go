@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -55,7 +56,7 @@ type Override struct {
 
 // newSetup draws a run.
 func newSetup(s *Scenario, seed uint64, o Override) *setup {
-	d := newDraw(seed, "setup "+s.Name)
+	d := newDraw(seed, "setup "+filepath.Base(s.Name)) // wherever a file lies, its runs are the same
 	u := &setup{scenario: s, seed: seed, peers: o.Peers, moveBytes: 64 << d.index(5), pageBytes: s.pageBytes.power(d), fair: s.fair.count(d)}
 	base := func() time.Duration { return time.Duration(1+d.index(50)) * time.Microsecond }
 	u.timing = sim.Timing{
