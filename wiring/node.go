@@ -43,6 +43,8 @@ type Params struct {
 	FailStop func(session.Report)
 	// Log takes what an operator should know. nil: slog.Default().
 	Log *slog.Logger
+
+	awake bool // keep processors busy as over a GPU's memory; for tests
 }
 
 // CUDAParams say how copies use a GPU, so that something is left for a model (docs/gpu.md has measurements).
@@ -116,6 +118,9 @@ func build(p Params) (*assembly, error) {
 	o := agent.Options{
 		Identity: id, StartedUnixNS: uint64(time.Now().UnixNano()), Config: p.Config, Clock: clock, Rand: random, Wake: w.wake,
 		Log: p.Log.With("agent", p.Name), BounceRequired: p.BounceRequired, OnNotify: p.OnNotify, FailStop: p.FailStop,
+	}
+	if p.awake || companions(p.Place) {
+		o.Attend, o.Companion = attendant(), summon
 	}
 	if err := open(p, w, &o); err != nil {
 		w.close()

@@ -23,8 +23,12 @@ type paged struct {
 }
 
 func newPaged(t *testing.T, pages, size int) *paged {
+	return newPagedBy(t, wiring.Params{Config: testConfig(), World: wiring.NewWorld()}, pages, size)
+}
+
+func newPagedBy(t *testing.T, params wiring.Params, pages, size int) *paged {
 	p := &paged{src: newBlock(t, pages*size), dst: newBlock(t, pages*size)}
-	p.a, p.b = pair(t, wiring.Params{Config: testConfig(), World: wiring.NewWorld()})
+	p.a, p.b = pair(t, params)
 	connect(t, p.a, p.b)
 	_, err := p.b.Register([]ports.Descriptor{{Addr: p.dst.base(), Bytes: uint64(len(p.dst.bytes))}}, agent.BounceOnly)
 	require.NoError(t, err)
@@ -139,4 +143,28 @@ func TestOverlappingDestinationsScatterNothing(t *testing.T) {
 	require.NoError(t, h.WaitQuiesced(t.Context()))
 	require.Zero(t, p.b.Counter(transport.ScattersRun))
 	require.Equal(t, make([]byte, len(p.dst.bytes)), p.dst.bytes)
+}
+
+// An agent that plans both sides of a request at once, and whose waiters stay awake, moves the same bytes and finds the same overlap.
+func TestPlannedOnTwoProcessors(t *testing.T) {
+	p := newPagedBy(t, wiring.Awake(wiring.Params{Config: testConfig(), World: wiring.NewWorld()}), 6000, 512)
+	for range 20 {
+		h, err := p.a.Submit(p.request)
+		require.NoError(t, err)
+		require.NoError(t, h.Wait(t.Context()))
+		p.arrived(t)
+	}
+	for range 20 { // chunks of cancelled requests are not recycled while they are planned
+		h, err := p.a.Submit(p.request)
+		require.NoError(t, err)
+		h.Cancel()
+		require.NoError(t, h.WaitQuiesced(t.Context()))
+	}
+	scattered := p.b.Counter(transport.ScattersRun)
+	p.request.Remote[5990] = p.request.Remote[7]
+	h, err := p.a.Submit(p.request)
+	require.NoError(t, err)
+	require.ErrorIs(t, h.Wait(t.Context()), plan.ErrOverlap)
+	require.NoError(t, h.WaitQuiesced(t.Context()))
+	require.Equal(t, scattered, p.b.Counter(transport.ScattersRun))
 }

@@ -92,7 +92,7 @@ func (e *Engine) turn(driven bool) (moved, posted bool) {
 	moved = e.absorb()
 	posted, ended := e.driver.post()
 	moved = moved || ended
-	if posted || driven {
+	if driven || posted && !e.inline {
 		moved = e.driver.receive() || moved
 	}
 	moved = e.driver.poll() || moved

@@ -40,8 +40,12 @@ type Options struct {
 	Compute       ports.GpuCompute     // nil without bounce
 	Clock         ports.Clock
 	Rand          ports.Randomness
-	Wake          func()       // makes the reactor call Poll; may be nil when it polls without pause
-	Log           *slog.Logger // nil: discarded
+	Wake          func()                  // makes the reactor call Poll; may be nil when it polls without pause
+	Attend        func(until func() bool) // see transport.Options; may be nil
+	// Companion summons somebody who takes work off Submit's hands. The function that it returns gives him the work, which then runs beside its caller, and returns what waits for its end; it need not be called.
+	// nil: Submit does all of its work itself.
+	Companion func() (beside func(work func()) (wait func()))
+	Log       *slog.Logger // nil: discarded
 	// BounceRequired makes New fail when bounce is enabled but can't start. Otherwise the agent stays on the direct path, with a warning.
 	BounceRequired bool
 	// OnNotify takes a peer's application notification. It is called in the reactor and must not block. nil: they are dropped.
@@ -137,7 +141,7 @@ func (a *Agent) startBounce() (err error) {
 func (a *Agent) newTransport() *transport.Transport {
 	a.driver.notify = a.arena != nil && a.opt.Control.Kind() == ports.ControlNotify
 	o := transport.Options{
-		Self: a.opt.Identity, Engine: a.opt.Engine, Registry: &a.registry, Rand: a.opt.Rand, Clock: a.opt.Clock, Wake: a.opt.Wake, Log: a.log,
+		Self: a.opt.Identity, Engine: a.opt.Engine, Registry: &a.registry, Rand: a.opt.Rand, Clock: a.opt.Clock, Wake: a.opt.Wake, Attend: a.opt.Attend, Log: a.log,
 		Settings: transport.Settings{
 			ReceiverLease: a.cfg.ReceiverLease, SettleDelay: a.cfg.SettleDelay, RetainLimit: a.cfg.RetainLimit, Window: a.cfg.MaxInflightChunks, MaxFlowsPerPeer: a.cfg.MaxFlowsPerPeer,
 			MaxPeers: a.cfg.MaxPeers, EagerGather: a.cfg.EagerGather, RequireToken: a.cfg.RequireReceiveToken,

@@ -17,6 +17,7 @@ var errTest = errors.New("made by the test")
 
 // fakeChannel is a control channel whose frames the test puts in and takes out.
 type fakeChannel struct {
+	onRecv    func() // before each look for a frame; may be nil
 	t         *testing.T
 	self      ports.Identity
 	in        []inFrame
@@ -77,6 +78,9 @@ func (c *fakeChannel) Send(p ports.Identity, frame []byte) ports.SendResult {
 }
 
 func (c *fakeChannel) Recv(buf []byte) (frame []byte, key string, ok bool) {
+	if c.onRecv != nil {
+		c.onRecv()
+	}
 	if len(c.in) == 0 {
 		return nil, "", false
 	}

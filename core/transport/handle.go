@@ -72,6 +72,7 @@ type Handle struct {
 	id       atomic.Uint64
 	err      error  // written before ended is set
 	stages   Stages // written before ended is set
+	near     latch  // nothing but the last ACKs is awaited
 	ended    latch
 	released latch
 	quiesced latch
@@ -79,6 +80,7 @@ type Handle struct {
 	planTime time.Duration
 
 	cancel      func()
+	attend      func(until func() bool)
 	planned     func(c *plan.Chunk, took time.Duration)
 	planChecked func(took time.Duration)
 	planFailed  func(error)
@@ -119,7 +121,21 @@ func (h *Handle) Stages() Stages {
 func (h *Handle) Done() <-chan struct{} { return h.ended.done() }
 
 // Wait returns Err at the logical end, or the context's error if that comes first; the request then goes on.
-func (h *Handle) Wait(ctx context.Context) error { return h.wait(ctx, &h.ended) }
+func (h *Handle) Wait(ctx context.Context) error {
+	if h.attend != nil {
+		h.attend(h.ended.isSet)
+		select {
+		case <-h.near.done():
+			h.attend(h.ended.isSet)
+		case <-h.ended.done():
+		case <-ctx.Done():
+		}
+	}
+	if err := wait(ctx, &h.ended); err != nil {
+		return err
+	}
+	return h.err
+}
 
 // SourceReleased is closed when nothing that this request started can read the caller's source memory any more. With the bounce path that comes early.
 func (h *Handle) SourceReleased() <-chan struct{} { return h.released.done() }
@@ -144,13 +160,6 @@ func (h *Handle) IsSettling() bool { return h.settling.Load() }
 
 // Cancel fails the request, unless it has ended, and returns at once. Memory is not free before Quiesced. It may be called any number of times.
 func (h *Handle) Cancel() { h.cancel() }
-
-func (h *Handle) wait(ctx context.Context, l *latch) error {
-	if err := wait(ctx, l); err != nil {
-		return err
-	}
-	return h.err
-}
 
 func wait(ctx context.Context, l *latch) error {
 	select {
@@ -187,35 +196,30 @@ func (h *Handle) quiesce() {
 
 // latch is a condition that becomes true once. Its channel is made only for those who wait.
 type latch struct {
+	on atomic.Bool // written under mu
 	mu sync.Mutex
-	on bool
 	ch chan struct{}
 }
 
 func (l *latch) set() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.on {
+	if l.on.Swap(true) {
 		return
 	}
-	l.on = true
 	if l.ch != nil {
 		close(l.ch)
 	}
 }
 
-func (l *latch) isSet() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.on
-}
+func (l *latch) isSet() bool { return l.on.Load() }
 
 func (l *latch) done() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ch == nil {
 		l.ch = make(chan struct{})
-		if l.on {
+		if l.on.Load() {
 			close(l.ch)
 		}
 	}

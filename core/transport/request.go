@@ -51,6 +51,7 @@ type request struct {
 	checked bool // DATA may leave
 	credits int
 	acked   int
+	written int // DATA messages sent, repeats too
 	account drain.Account
 
 	repeat   timer
@@ -72,7 +73,7 @@ type request struct {
 
 // Start hands a planned request to the reactor. Its chunks follow by Handle.Planned, in order. Any goroutine.
 func (t *Transport) Start(s Submission) (*Handle, error) {
-	h := &Handle{path: PathBounce, peer: s.Peer, bytes: s.Bytes, planTime: s.PlanTime}
+	h := &Handle{path: PathBounce, peer: s.Peer, bytes: s.Bytes, planTime: s.PlanTime, attend: t.attend}
 	r := &request{h: h, sub: s, checked: !s.Unchecked}
 	h.cancel = func() { t.cancelRequest(r) }
 	h.planned = func(c *plan.Chunk, took time.Duration) {
@@ -174,6 +175,9 @@ func (t *Transport) sendData(c *chunk) {
 	d := &t.out.data
 	*d = wire.Data{Request: c.req.id, Region: c.credit.Region, Chunk: c.index, Chunks: uint32(len(c.req.chunks)), Runs: c.plan.Scatter}
 	t.send(c.req.peer, d)
+	if c.req.written++; c.req.written == len(c.req.chunks) {
+		c.req.h.near.set()
+	}
 }
 
 func (t *Transport) sendDrain(p *peer, id uint64) {

@@ -55,8 +55,9 @@ type Options struct {
 	Credits  *credit.Arena
 	Registry *Registry
 	Rand     ports.Randomness
-	Clock    ports.Clock // may be nil: then the time that a turn takes counts as a pause
-	Wake     func()      // called by submitters when the reactor may be asleep
+	Clock    ports.Clock             // may be nil: then the time that a turn takes counts as a pause
+	Wake     func()                  // called by submitters when the reactor may be asleep
+	Attend   func(until func() bool) // how Handle.Wait waits at first, and when only the last ACKs are awaited: awake, until the condition is true or a moment is over. nil: it sleeps
 	Log      *slog.Logger
 }
 
@@ -75,6 +76,7 @@ type Transport struct {
 	rand     ports.Randomness
 	clock    ports.Clock
 	wake     func()
+	attend   func(until func() bool)
 	log      *slog.Logger
 	counters Counters
 
@@ -161,7 +163,7 @@ type outMessages struct {
 func New(o Options) *Transport {
 	t := &Transport{
 		self: o.Self, settings: o.Settings, engine: o.Engine, control: o.Control, compute: o.Compute, arena: o.Arena, credits: o.Credits,
-		ledger: drain.New(o.Credits), registry: o.Registry, rand: o.Rand, clock: o.Clock, wake: o.Wake, log: o.Log,
+		ledger: drain.New(o.Credits), registry: o.Registry, rand: o.Rand, clock: o.Clock, wake: o.Wake, attend: o.Attend, log: o.Log,
 		peers: map[ports.Identity]*peer{}, asked: ports.Never,
 	}
 	if o.Credits != nil {
@@ -316,6 +318,9 @@ func (t *Transport) receive() (drained bool) {
 		t.counters.Add(FramesReceived, 1)
 		t.dirty = true
 		t.frame(frame, key)
+		if len(t.scatterQ) > 0 && !t.copiesFull() {
+			t.launchScatters() // the next DATA takes longer to check than this to launch
+		}
 		if t.clock != nil && t.clock.Now().Sub(t.real) > framesSlice {
 			break
 		}
