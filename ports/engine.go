@@ -79,6 +79,13 @@ type EngineInfo struct {
 	Real    bool   // whether it moves bytes between processes; a simulator's and an in-process engine's is false
 }
 
+// Rester is a TransferEngine that can drive itself while nothing happens, which costs less than being woken for it.
+type Rester interface {
+	// Rest makes the engine drive itself some 200 times a second until Progress is called next, and call the reactor's wake when something arrived. It reports false when it can't: then the reactor has
+	// to go on calling Progress. Reactor.
+	Rest() bool
+}
+
 // TransferEngine moves bytes between registered memory of this agent and of its peers, one-sidedly.
 //
 // Register, Deregister, Metadata, Info and Close may be called from any goroutine and may block (pinning memory takes time). All other methods are

@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"encoding/binary"
+	"time"
 	"unsafe"
 
 	"github.com/kvbounce/kvbounce/ports"
@@ -126,13 +127,23 @@ func (a *agent) notify(peer peerName, message []byte) int {
 func (a *agent) receive(take func(from string, message []byte)) error {
 	var data *C.uint8_t
 	var n C.size_t
-	if code := C.kvn_receive(a.c, &data, &n); code != C.KVN_SUCCESS {
+	return received(C.kvn_receive(a.c, &data, &n), data, n, take)
+}
+
+// rest drives the agent every so often until something arrived, which it hands over as receive does, or the bell is rung.
+func (a *agent) rest(b *bell, every time.Duration, take func(from string, message []byte)) error {
+	var data *C.uint8_t
+	var n C.size_t
+	return received(C.kvn_rest(a.c, &b.c, C.int64_t(every), &data, &n), data, n, take)
+}
+
+func received(code C.int, data *C.uint8_t, n C.size_t, take func(from string, message []byte)) error {
+	if code != C.KVN_SUCCESS {
 		return &Error{Op: "get_notifs", Code: int(code)}
 	}
-	if n == 0 {
-		return nil
+	if n > 0 {
+		unpackReceived(unsafe.Slice((*byte)(data), int(n)), take)
 	}
-	unpackReceived(unsafe.Slice((*byte)(data), int(n)), take)
 	return nil
 }
 

@@ -412,16 +412,34 @@ void kvn_bell_ring(kvn_bell *bell)
 	}
 }
 
-void kvn_bell_wait(kvn_bell *bell, int64_t ns)
+// answer_bell waits and reports whether the bell was rung. Spurious wake-ups are harmless: the thread looks for work and waits again.
+static bool answer_bell(kvn_bell *bell, int64_t ns)
 {
 	struct timespec timeout = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 	__atomic_store_n(&bell->asleep, 1, __ATOMIC_SEQ_CST);
-	// Spurious wake-ups are harmless: the thread looks for work and waits again.
 	if (__atomic_load_n(&bell->rung, __ATOMIC_SEQ_CST) == 0) {
 		futex(&bell->rung, FUTEX_WAIT, 0, ns < 0 ? NULL : &timeout);
 	}
 	__atomic_store_n(&bell->asleep, 0, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&bell->rung, 0, __ATOMIC_SEQ_CST);
+	return __atomic_exchange_n(&bell->rung, 0, __ATOMIC_SEQ_CST) != 0;
+}
+
+void kvn_bell_wait(kvn_bell *bell, int64_t ns)
+{
+	answer_bell(bell, ns);
+}
+
+int kvn_rest(kvn_agent *a, kvn_bell *bell, int64_t every, const uint8_t **data, size_t *bytes)
+{
+	*data = NULL;
+	*bytes = 0;
+	while (!answer_bell(bell, every)) {
+		int rc = kvn_receive(a, data, bytes);
+		if (rc != KVN_SUCCESS || *bytes > 0) {
+			return rc;
+		}
+	}
+	return KVN_SUCCESS;
 }
 
 void kvn_precise_sleep(void)

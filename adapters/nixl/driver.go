@@ -163,7 +163,16 @@ func (d *driver) release(r request) {
 
 // receive drives NIXL and takes messages in.
 func (d *driver) receive() (moved bool) {
-	err := d.agent.receive(func(from string, message []byte) {
+	return d.taken(d.agent.receive)
+}
+
+// rest drives NIXL every so often until messages arrived, which it takes in, or the bell is rung.
+func (d *driver) rest(b *bell, every time.Duration) (moved bool) {
+	return d.taken(func(take func(from string, message []byte)) error { return d.agent.rest(b, every, take) })
+}
+
+func (d *driver) taken(receive func(take func(from string, message []byte)) error) (moved bool) {
+	err := receive(func(from string, message []byte) {
 		moved = true
 		d.deliver(from, message)
 	})
@@ -171,6 +180,11 @@ func (d *driver) receive() (moved bool) {
 		d.logger.Warn("receiving notifications failed", "error", err)
 	}
 	return moved
+}
+
+// idle reports whether there is nothing to look after.
+func (d *driver) idle() bool {
+	return len(d.queue)+len(d.running)+len(d.unproved)+len(d.unsettled) == 0
 }
 
 // abandon gives up what is not posted yet of the transfers over a link.

@@ -84,6 +84,7 @@ type Engine struct {
 	inbox      inbox
 	bell       bell
 	driven     atomic.Bool // Progress asked for a turn that was not taken yet
+	resting    atomic.Bool // Progress is not called for the time being
 	moved      atomic.Bool // something happened since Progress last answered
 
 	closing sync.Once
@@ -98,7 +99,10 @@ type peer struct {
 	failed   atomic.Bool // the driver could not load it
 }
 
-var _ ports.TransferEngine = (*Engine)(nil)
+var (
+	_ ports.TransferEngine = (*Engine)(nil)
+	_ ports.Rester         = (*Engine)(nil)
+)
 
 // New loads the library if that was not done before, and makes an agent. The first call of a process takes about 0.1 s, and sets environment variables (see Config), so
 // it should come before other threads read them.
@@ -122,7 +126,6 @@ func New(cfg Config) (*Engine, error) {
 		registrations: make(map[*registration]struct{}),
 		work:          workQueue{limit: maxUnsentBytes},
 		inbox:         inbox{limit: maxUnreadBytes},
-		bell:          newBell(),
 		ended:         make(chan struct{}),
 	}
 	if e.logger == nil {
@@ -270,6 +273,7 @@ func (e *Engine) RecvNotify() (from ports.Identity, message []byte, ok bool) {
 // Progress implements ports.TransferEngine. In host mode it asks the thread for a turn and reports what happened meanwhile.
 func (e *Engine) Progress() (moved bool) {
 	if !e.inline {
+		e.resting.Store(false)
 		if !e.driven.Swap(true) {
 			e.bell.ring()
 		}
@@ -277,6 +281,17 @@ func (e *Engine) Progress() (moved bool) {
 	}
 	e.tryTurn(true)
 	return e.moved.Swap(false)
+}
+
+// Rest implements ports.Rester. In device mode NIXL is the reactor's to call.
+func (e *Engine) Rest() bool {
+	if e.inline {
+		return false
+	}
+	if !e.resting.Swap(true) {
+		e.bell.ring()
+	}
+	return true
 }
 
 // hand gets what was submitted going: by the thread, or here and now, if nobody else is at it.

@@ -16,7 +16,13 @@ const (
 	calmAfter = 100 * time.Millisecond
 )
 
-const untilRung = time.Duration(-1)
+const (
+	untilRung = time.Duration(-1)
+	atRest    = time.Duration(-2) // until rung, or something arrives
+)
+
+// restEvery is how often an engine at rest turns: peers' transfers into this agent's memory may need it.
+const restEvery = 5 * time.Millisecond
 
 // run is the engine's thread. In host mode it runs the driver; in device mode it only connects to peers and forgets them, which takes too long for the reactor.
 func (e *Engine) run(opened chan<- error) {
@@ -47,6 +53,8 @@ func (e *Engine) run(opened chan<- error) {
 		switch {
 		case pause == untilRung:
 			e.bell.wait()
+		case pause == atRest:
+			e.rest()
 		case pause != 0:
 			e.bell.waitFor(pause)
 		}
@@ -69,10 +77,22 @@ func (e *Engine) threadTurn(lastEvent *time.Time) (moved bool, pause time.Durati
 	case moved || posted:
 		*lastEvent = time.Now()
 		return moved, 0
+	case e.resting.Load() && e.driver.idle():
+		return moved, atRest
 	case len(e.driver.running) == 0:
 		return moved, untilRung
 	}
 	return moved, pauseAfter(time.Since(*lastEvent))
+}
+
+// rest turns by itself, in C: a goroutine that woke up each time would take ten times as much of a core (docs/operate.md has figures).
+func (e *Engine) rest() {
+	e.owner.Lock()
+	defer e.owner.Unlock()
+	if e.driver.rest(&e.bell, restEvery) {
+		e.moved.Store(true)
+		e.wake()
+	}
 }
 
 // pauseAfter is how long to wait when nothing happened for so long while pieces run.

@@ -21,7 +21,10 @@ type Engine struct {
 	inbox       *inbox
 }
 
-var _ ports.TransferEngine = (*Engine)(nil)
+var (
+	_ ports.TransferEngine = (*Engine)(nil)
+	_ ports.Rester         = (*Engine)(nil)
+)
 
 // errReserved: the receiver would take the message for a frame.
 var errReserved = fmt.Errorf("a notification may not begin with %q", ports.FrameMagic)
@@ -59,6 +62,12 @@ func (e *Engine) Notify(peer ports.Identity, message []byte) error {
 		return fmt.Errorf("%w %s", ports.ErrUnknownPeer, peer)
 	}
 	return e.TransferEngine.Notify(peer, message)
+}
+
+// Rest implements ports.Rester where the engine below does.
+func (e *Engine) Rest() bool {
+	below, ok := e.TransferEngine.(ports.Rester)
+	return ok && below.Rest()
 }
 
 // RecvNotify implements ports.TransferEngine. It passes over frames.

@@ -34,6 +34,7 @@ type driver struct {
 	lastDrive  ports.Instant
 	until      ports.Instant // every turn before this
 	nextDrive  ports.Instant
+	rester     ports.Rester // the engine, if it can drive itself
 	started    bool
 }
 
@@ -66,6 +67,11 @@ func (d *driver) plan(now ports.Instant, w demand) ports.Instant {
 		d.nextDrive = ports.Never
 		return ports.Never
 	case w == demandTarget && now.Sub(d.lastEngine) >= restAfter:
+		if d.rester != nil && d.rester.Rest() {
+			// The turn that something ends the rest with takes the engine in hand again.
+			d.nextDrive = now
+			return ports.Never
+		}
 		wait = restEvery
 	default:
 		wait = pollEvery

@@ -70,6 +70,24 @@ func TestDriver(t *testing.T) {
 		require.InDelta(t, 1000, h.drives(time.Second-5*ms), 20)
 		require.InDelta(t, 200, h.drives(time.Second), 20)
 	})
+	t.Run("a target whose engine drives itself: at rest only when something happened", func(t *testing.T) {
+		h := newHarness(t, func(s *Settings) { s.DirectRegistered = func() bool { return true } })
+		h.engine.rests = true
+		h.tr.driver.rester = h.engine
+		require.InDelta(t, 1000, h.drives(time.Second), 20)
+		require.LessOrEqual(t, h.drives(time.Hour), 2)
+		require.Equal(t, ports.Never, h.next)
+		require.True(t, h.engine.resting)
+		h.engine.moves = true // the engine wakes the reactor
+		h.turn()
+		require.False(t, h.engine.resting)
+		h.engine.moves = false
+		require.InDelta(t, 1000, h.drives(time.Second), 20)
+		require.LessOrEqual(t, h.drives(time.Hour), 2)
+		h.engine.rests = false // it can't any more
+		h.turn()
+		require.InDelta(t, 200, h.drives(time.Second), 20)
+	})
 	t.Run("an accepted notification: every turn for 1 s", func(t *testing.T) {
 		h := withPeer(t)
 		h.tick(time.Minute)

@@ -120,6 +120,7 @@ type fakeEngine struct {
 	transfers            []*fakeTransfer
 	progressed           int
 	moves                bool // Progress reports so
+	rests, resting       bool // Rest reports so, and was called since Progress
 	connected            map[ports.Identity]string
 	disconnects          int
 	refuse               error // of Connect
@@ -127,7 +128,9 @@ type fakeEngine struct {
 	notified             []string
 }
 
-func (e *fakeEngine) Progress() bool { e.progressed++; return e.moves }
+func (e *fakeEngine) Progress() bool { e.progressed++; e.resting = false; return e.moves }
+
+func (e *fakeEngine) Rest() bool { e.resting = e.rests; return e.rests }
 
 func (e *fakeEngine) Connect(p ports.Identity, metadata []byte) error {
 	if e.refuse != nil {

@@ -166,6 +166,7 @@ func New(o Options) *Transport {
 		ledger: drain.New(o.Credits), registry: o.Registry, rand: o.Rand, clock: o.Clock, wake: o.Wake, attend: o.Attend, log: o.Log,
 		peers: map[ports.Identity]*peer{}, asked: ports.Never,
 	}
+	t.driver.rester, _ = o.Engine.(ports.Rester)
 	if o.Credits != nil {
 		t.grants = credit.NewScheduler(o.Credits, o.Settings.Window)
 	}

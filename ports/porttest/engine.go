@@ -50,6 +50,7 @@ func TransferEngine(t *testing.T, newPair func(t *testing.T) EnginePair) {
 		{"Handles", false, engineHandleTests},
 		{"Notify", false, engineNotifyTests},
 		{"Progress", false, engineProgressTests},
+		{"Rest", false, engineRestTests},
 		{"Close", true, engineCloseTests},
 	}
 	for _, group := range groups {

@@ -156,6 +156,42 @@ var engineProgressTests = []engineTest{
 	}},
 }
 
+// engineRestTests are for engines that are a ports.Rester; of the others Rest answers nothing.
+var engineRestTests = []engineTest{
+	{"at rest, messages arrive and peers' transfers move without Progress", func(b *engineBench) {
+		local, remote := b.connected(2 << 20)
+		rester, ok := b.B.Engine.(ports.Rester)
+		if !ok {
+			return
+		}
+		b.calm()
+		if !rester.Rest() {
+			return
+		}
+		onlyA := b.EnginePair
+		onlyA.B.Engine = asleep{b.B.Engine}
+		one := &engineBench{T: b.T, EnginePair: onlyA, random: b.random}
+		for round := range 3 {
+			message := []byte{byte(round)}
+			b.send(b.A, b.B, message)
+			one.await("a message arrives", func() bool {
+				_, got, ok := b.B.Engine.RecvNotify()
+				return ok && bytes.Equal(got, message)
+			})
+			one.succeed(one.write(local.Descriptor, remote.Descriptor))
+			b.sameBytes(local.bytes, remote.bytes, "target")
+			b.scramble(local.bytes)
+		}
+		b.await("Progress reports what happened at rest", func() bool { return b.movedB })
+		b.succeed(b.B.Engine.PostWrite(b.A.Identity, []ports.Descriptor{remote.Descriptor}, []ports.Descriptor{local.Descriptor})) // it works again
+	}},
+}
+
+// asleep is an engine whose reactor does not call Progress.
+type asleep struct{ ports.TransferEngine }
+
+func (asleep) Progress() bool { return false }
+
 // calm drives until nothing moves for some time.
 func (b *engineBench) calm() {
 	b.Helper()
