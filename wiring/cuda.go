@@ -13,7 +13,7 @@ import (
 
 func openCUDA(p Params) (ports.GpuCompute, error) {
 	return port[ports.GpuCompute](cuda.New(cuda.Config{
-		Device: int(p.Place.Device), Contexts: p.Config.CopyStreams, MaxBlocks: p.CUDA.MaxBlocks, HighPriority: p.CUDA.HighPriority,
+		Device: int(p.Place.Device), Contexts: p.Config.CopyStreams, MaxBlocks: p.Config.CopyBlocks, HighPriority: p.Config.CopyHighPriority, PlainArenas: p.Config.DisableFabricMemory, Logger: p.Log,
 	}))
 }
 

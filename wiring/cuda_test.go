@@ -4,6 +4,7 @@ package wiring_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/kvbounce/kvbounce/core/agent"
 	"github.com/kvbounce/kvbounce/core/config"
+	"github.com/kvbounce/kvbounce/core/transport"
 	"github.com/kvbounce/kvbounce/ports"
 	"github.com/kvbounce/kvbounce/wiring"
 	"github.com/kvbounce/kvbounce/wiring/layout"
@@ -163,6 +165,86 @@ func TestVRAMModule(t *testing.T) {
 	app.RequireStart()
 	require.True(t, a.BounceEnabled())
 	app.RequireStop()
+}
+
+// A request may be cancelled at any time: whatever phase it is in, each of its pages is as it was or as it becomes, nothing of it is left, and the next request is as any other.
+func TestVRAMCancelInEachPhase(t *testing.T) {
+	for _, control := range []string{config.ControlZMQ, config.ControlNIXL} {
+		t.Run(control, func(t *testing.T) {
+			p := newVRAMPair(t, control, "paged-4k", gpu, gpu)
+			plan, err := p.a.Prepare(p.b.Identity(), p.request.Local, p.request.Remote)
+			require.NoError(t, err)
+			phases := map[string]int{}
+			for step := range 150 {
+				if step%30 == 0 {
+					p.transfer(t, agent.ForceBounce)
+					p.fill(t, byte(step))
+				}
+				h, err := p.a.Submit(agent.Request{Peer: p.b.Identity(), Plan: plan, Route: agent.ForceBounce})
+				require.NoError(t, err)
+				for began := time.Now(); time.Since(began) < time.Duration(step)*4*time.Microsecond; {
+				}
+				h.Cancel()
+				err = h.Wait(t.Context())
+				require.NoError(t, h.WaitQuiesced(t.Context()))
+				switch s := h.Stages(); {
+				case err == nil:
+					phases["over"]++
+				case s.DataAck > 0:
+					phases["scatter"]++
+				case s.Write > 0:
+					phases["data"]++
+				case s.Gather > 0:
+					phases["write"]++
+				default:
+					phases["gather"]++
+				}
+				if err != nil {
+					require.ErrorIs(t, err, transport.ErrCancelled)
+				}
+				if step%30 == 29 {
+					p.eachPageOldOrNew(t, byte(step-29))
+				}
+			}
+			t.Log("cancelled in", phases)
+			for _, phase := range []string{"gather", "write", "data", "over"} {
+				require.Positive(t, phases[phase], "%s: %v", phase, phases)
+			}
+			p.transfer(t, agent.ForceBounce)
+			require.Eventually(t, func() bool { // a request without a write is quiesced before its DRAIN is answered
+				return len(p.a.Stats().Unproved)+len(p.b.Stats().Unproved) == 0
+			}, time.Minute, time.Millisecond)
+		})
+	}
+}
+
+// fill sets every byte of the destination.
+func (p *vramPair) fill(t testing.TB, old byte) {
+	for i := range p.dst.Bytes() {
+		p.dst.Bytes()[i] = old
+	}
+	require.NoError(t, p.dst.Push())
+}
+
+// eachPageOldOrNew checks the destination of requests that may have been cancelled, which fill filled.
+func (p *vramPair) eachPageOldOrNew(t testing.TB, old byte) {
+	require.NoError(t, p.dst.Pull())
+	got := p.dst.Bytes()
+	untouched := func(b []byte) bool { return len(b) == bytes.Count(b, []byte{old}) }
+	last := uint64(0)
+	order := make([]int, len(p.layout.Dst))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(p.layout.Dst[a].Addr, p.layout.Dst[b].Addr) })
+	for _, i := range order {
+		s, d := p.layout.Src[i], p.layout.Dst[i]
+		page := got[d.Addr : d.Addr+d.Bytes]
+		require.True(t, untouched(page) || bytes.Equal(page, p.src.Bytes()[s.Addr:s.Addr+s.Bytes]), "page %d", i)
+		require.True(t, untouched(got[last:d.Addr]), "before page %d", i)
+		last = d.Addr + d.Bytes
+	}
+	require.True(t, untouched(got[last:]))
 }
 
 // BenchmarkVRAM prints how long a prepared request of 18432 pages of 4 KiB takes from Submit to the end of Wait, for two agents in this process, with the

@@ -1,6 +1,6 @@
 package wiring
 
-// Awake is Params for an agent that keeps processors busy as one over a GPU's memory does (attend.go).
+// Awake is Params for an agent whose waiters stay awake for a moment, as over a GPU's memory (attend.go).
 func Awake(p Params) Params {
 	p.awake = true
 	return p

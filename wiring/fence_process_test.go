@@ -22,11 +22,21 @@ import (
 const (
 	fencePages, fencePage = 4096, 4096
 	fenceRole             = "KVBOUNCE_TEST_FENCE_ROLE"
+	fenceSettleEnv        = "KVBOUNCE_TEST_SETTLE_DELAY"
 )
+
+// fenceSettle is the settle delay of tests that fence: short, or what `make settle` asks for.
+func fenceSettle() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv(fenceSettleEnv)); err == nil {
+		return d
+	}
+	return time.Second
+}
 
 func fenceParams(name string) wiring.Params {
 	c := testConfig()
-	c.SettleDelay, c.RetirementDeadline, c.CloseDeadline = time.Second, 10*time.Second, 5*time.Second
+	c.SettleDelay, c.CloseDeadline = fenceSettle(), 5*time.Second
+	c.RetirementDeadline = c.SettleDelay + 10*time.Second
 	c.RequestTimeout = 2 * time.Second
 	return wiring.Params{Name: name, Config: c, BounceRequired: true}
 }
@@ -102,6 +112,7 @@ func TestFenceOfAKilledProcess(t *testing.T) {
 	}
 	for role, route := range map[string]agent.Route{"sender": agent.ForceBounce, "receiver": agent.ForceBounce, "direct receiver": agent.ForceDirect} {
 		t.Run(role, func(t *testing.T) {
+			t.Parallel() // they mostly wait
 			n, b := fenceNode(t, "living")
 			c := exec.Command(os.Args[0], "-test.run=^TestFenceOfAKilledProcess$")
 			c.Env = append(os.Environ(), fenceRole+"="+role)
@@ -124,11 +135,14 @@ func TestFenceOfAKilledProcess(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 			require.NoError(t, c.Process.Kill())
 			_ = c.Wait() // reaped: it can no longer run
-			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			// Twice the delay: turns that come late on a busy machine do not count for it.
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second+2*fenceSettle())
 			defer cancel()
+			began := time.Now()
 			report, err := n.FencePeer(ctx, id.Name(), id.Incarnation())
 			require.NoError(t, err)
-			t.Logf("%+v", report)
+			require.GreaterOrEqual(t, time.Since(began), fenceSettle(), "memory was registered for direct use: every fence settles")
+			t.Logf("settled after %v: %+v", time.Since(began).Round(time.Millisecond), report)
 			for _, h := range handles {
 				require.NoError(t, h.WaitQuiesced(ctx))
 				require.NotEqual(t, transport.InProgress, h.Status())

@@ -14,6 +14,7 @@ import (
 	"github.com/kvbounce/kvbounce/core/config"
 	"github.com/kvbounce/kvbounce/core/session"
 	"github.com/kvbounce/kvbounce/ports"
+	"github.com/kvbounce/kvbounce/wiring/debug"
 )
 
 // What an agent could not be made for, for errors.Is.
@@ -30,8 +31,6 @@ type Params struct {
 	Config config.Config
 	// Place is where the application's memory is, and so the arena: host memory, or the memory of a GPU in a build with the tag cuda. Memory elsewhere goes directly.
 	Place ports.Place
-	// CUDA says how copies use a GPU.
-	CUDA CUDAParams
 	// World, unless nil, makes the engine and the control channel in-process ones: agents reach only those of the same World, and NIXL is not needed.
 	World *sim.World
 	// BounceRequired makes New fail when bounce is enabled and can't start. Otherwise the agent then stays on the direct path, with a warning.
@@ -44,26 +43,28 @@ type Params struct {
 	// Log takes what an operator should know. nil: slog.Default().
 	Log *slog.Logger
 
-	awake bool // keep processors busy as over a GPU's memory; for tests
-}
-
-// CUDAParams say how copies use a GPU, so that something is left for a model (docs/gpu.md has measurements).
-type CUDAParams struct {
-	// MaxBlocks caps the blocks of 256 threads of one copy. 0 means six for each multiprocessor.
-	MaxBlocks int
-	// HighPriority lets copies start ahead of kernels that wait on streams of normal priority.
-	HighPriority bool
+	awake bool // waiters keep a processor busy, as over a GPU's memory; for tests
 }
 
 // Node is a running agent: an Agent and the reactor that drives it.
 type Node struct {
 	*agent.Agent
 	runner *runner
+	debug  *debug.Server // nil: off
 }
 
 // Close fails what is in progress, waits for evidence that nothing of it can touch memory any more, at most for CLOSE_DEADLINE, and gives everything
 // back. With only blocks of the arena in doubt it returns agent.ErrInDoubt and leaves the arena mapped and registered; with memory of the application in doubt it fail-stops. A second call returns what the first did.
-func (n *Node) Close() error { return n.runner.close() }
+// The debug endpoint shows what is waited for until then.
+func (n *Node) Close() error { return errors.Join(n.runner.close(), n.debug.Close()) }
+
+// DebugAddress is where the debug endpoint listens, as `kvbounce doctor --attach` takes it; "" when it is off (the setting DEBUG_LISTEN) or could not start.
+func (n *Node) DebugAddress() string {
+	if n.debug == nil {
+		return ""
+	}
+	return n.debug.Address()
+}
 
 // New makes an agent and starts its reactor. Without a World its engine is NIXL's.
 func New(p Params) (*Node, error) {
@@ -80,11 +81,21 @@ type assembly struct {
 	clock ports.Clock
 	waker *waker
 	cfg   config.Config
+	log   *slog.Logger
 	spin  int // see runner
 }
 
+// start starts the reactor, and the debug endpoint if there is to be one. One that can't start costs the sight of the agent, not the agent.
 func (a *assembly) start() *Node {
-	return &Node{Agent: a.agent, runner: startRunner(a)}
+	n := &Node{Agent: a.agent, runner: startRunner(a)}
+	if a.cfg.DebugListen == "" {
+		return n
+	}
+	var err error
+	if n.debug, err = debug.Serve(a.cfg.DebugListen, a.agent, a.clock, a.log); err != nil {
+		a.log.Warn("the debug endpoint can't start", "err", err)
+	}
+	return n
 }
 
 func build(p Params) (*assembly, error) {
@@ -119,8 +130,8 @@ func build(p Params) (*assembly, error) {
 		Identity: id, StartedUnixNS: uint64(time.Now().UnixNano()), Config: p.Config, Clock: clock, Rand: random, Wake: w.wake,
 		Log: p.Log.With("agent", p.Name), BounceRequired: p.BounceRequired, OnNotify: p.OnNotify, FailStop: p.FailStop,
 	}
-	if p.awake || companions(p.Place) {
-		o.Attend, o.Companion = attendant(), summon
+	if p.awake || attends(p.Place) {
+		o.Attend = attendant()
 	}
 	if err := open(p, w, &o); err != nil {
 		w.close()
@@ -144,7 +155,7 @@ func build(p Params) (*assembly, error) {
 	if p.Place.Kind == ports.Device {
 		spin = deviceSpinTurns
 	}
-	return &assembly{agent: a, clock: clock, waker: w, cfg: p.Config, spin: spin}, nil
+	return &assembly{agent: a, clock: clock, waker: w, cfg: p.Config, log: o.Log, spin: spin}, nil
 }
 
 // open makes the ports that the settings ask for. On an error none stays open.

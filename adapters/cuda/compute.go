@@ -5,6 +5,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"unsafe"
 
@@ -28,6 +29,10 @@ type Config struct {
 	MaxBlocks int
 	// HighPriority gives the copies' streams the device's greatest priority: their blocks start ahead of those of other streams that wait.
 	HighPriority bool
+	// PlainArenas makes arenas plain device memory also where the driver offers fabric memory.
+	PlainArenas bool
+	// Logger takes what kind of memory an arena is. nil: nothing is logged.
+	Logger *slog.Logger
 }
 
 // Compute is a ports.GpuCompute over a GPU.
@@ -38,6 +43,8 @@ type Compute struct {
 	gather, scatter unsafe.Pointer
 	maxBlocks       int
 	flush           bool // before each scatter, see the package's comment
+	fabric          bool // arenas are fabric memory if possible
+	log             *slog.Logger
 
 	mu      sync.Mutex // between the reactor and what any goroutine may call
 	copiers []*copier
@@ -62,7 +69,10 @@ func New(cfg Config) (*Compute, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Compute{device: device, context: handle(device.context), maxBlocks: cfg.MaxBlocks, arenas: make(map[uint64]*Memory)}
+	c := &Compute{device: device, context: handle(device.context), maxBlocks: cfg.MaxBlocks, fabric: !cfg.PlainArenas && device.offersFabric(), log: cfg.Logger, arenas: make(map[uint64]*Memory)}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
 	if err := device.Do(func() error { return c.open(cfg) }); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -112,19 +122,31 @@ func (c *Compute) Place() ports.Place { return c.device.Place() }
 // Contexts is Config.Contexts.
 func (c *Compute) Contexts() int { return len(c.copiers) }
 
-// AllocArena takes plain device memory.
+// AllocArena takes fabric memory where there is some, and else plain device memory.
 func (c *Compute) AllocArena(bytes uint64) (ports.Arena, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return ports.Arena{}, ports.ErrClosed
 	}
-	m, err := c.device.Allocate(bytes)
+	m, err := c.allocate(bytes)
 	if err != nil {
 		return ports.Arena{}, fmt.Errorf("cuda arena: %w", err)
 	}
 	c.arenas[m.base] = m
 	return ports.Arena{Base: m.base, Bytes: m.bytes, Place: c.Place()}, nil
+}
+
+func (c *Compute) allocate(bytes uint64) (*Memory, error) {
+	if c.fabric {
+		m, err := c.device.allocateFabric(bytes)
+		if err == nil {
+			c.log.Debug("the arena is fabric memory", "bytes", bytes)
+			return m, nil
+		}
+		c.log.Debug("the arena is plain device memory: the driver offers fabric memory but gives none", "err", err)
+	}
+	return c.device.Allocate(bytes)
 }
 
 // FreeArena gives an arena of this Compute back, after Close too.

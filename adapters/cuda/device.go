@@ -81,12 +81,13 @@ func (d *Device) Do(f func() error) (err error) {
 // arenaAlignment is what ports.Arena asks for. CUDA promises 256 bytes, and for large allocations gives 2 MiB.
 const arenaAlignment = 4096
 
-// Memory is plain device memory (cuMemAlloc), as transfers want it. Write, Read and Fill return when it is done. Any goroutine.
+// Memory is device memory as transfers want it: plain (cuMemAlloc), or fabric memory (fabric.go). Write, Read and Fill return when it is done. Any goroutine.
 type Memory struct {
 	device     *Device
 	allocation cu.DevicePtr
 	base       uint64
 	bytes      uint64
+	fabric     *fabricMemory // nil: plain
 }
 
 // Allocate takes at least one byte, on a 4096-byte boundary. The content is undefined.
@@ -120,7 +121,12 @@ func (m *Memory) Descriptor() ports.Descriptor {
 
 // Free gives it back. Nothing may touch it any more.
 func (m *Memory) Free() error {
-	return m.device.Do(func() error { return named("cuMemFree", cu.MemFree(m.allocation)) })
+	return m.device.Do(func() error {
+		if m.fabric != nil {
+			return m.fabric.free()
+		}
+		return named("cuMemFree", cu.MemFree(m.allocation))
+	})
 }
 
 // Write copies bytes of the host to an offset.

@@ -12,15 +12,22 @@ import (
 )
 
 func (a *app) doctor() *cobra.Command {
-	return &cobra.Command{
+	var attach string
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Show what this machine has for kvbounce, and what to do about what is missing",
 		Long: `Show what this machine has for kvbounce, and what to do about what is missing.
 
 A child process tries the engine: it starts two agents over NIXL and moves some pages between them.
-Exit code 0: everything that moving host memory needs is there. 1: something is not.`,
+Exit code 0: everything that moving host memory needs is there. 1: something is not.
+
+With --attach it looks at a running agent instead, at its debug endpoint (the setting DEBUG_LISTEN): what is
+in doubt, because of which peer, and what to do about it. Exit code 0: the agent answered. 1: it did not.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("attach") {
+				return a.attach(cmd.Context(), attach)
+			}
 			self, err := os.Executable()
 			if err != nil {
 				return err
@@ -37,6 +44,8 @@ Exit code 0: everything that moving host memory needs is there. 1: something is 
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&attach, "attach", "", "the debug endpoint of an agent to look at: unix:PATH or HOST:PORT")
+	return cmd
 }
 
 // probeCommand is the hidden subcommand that doctor starts.

@@ -42,10 +42,7 @@ type Options struct {
 	Rand          ports.Randomness
 	Wake          func()                  // makes the reactor call Poll; may be nil when it polls without pause
 	Attend        func(until func() bool) // see transport.Options; may be nil
-	// Companion summons somebody who takes work off Submit's hands. The function that it returns gives him the work, which then runs beside its caller, and returns what waits for its end; it need not be called.
-	// nil: Submit does all of its work itself.
-	Companion func() (beside func(work func()) (wait func()))
-	Log       *slog.Logger // nil: discarded
+	Log           *slog.Logger            // nil: discarded
 	// BounceRequired makes New fail when bounce is enabled but can't start. Otherwise the agent stays on the direct path, with a warning.
 	BounceRequired bool
 	// OnNotify takes a peer's application notification. It is called in the reactor and must not block. nil: they are dropped.

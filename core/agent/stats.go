@@ -49,5 +49,8 @@ func (a *Agent) Stats() Stats {
 	return s
 }
 
+// Inspect hands over what the agent holds, peer by peer, for people who look from outside; done is called in the reactor and must not block. Any goroutine. After Finish it returns an error.
+func (a *Agent) Inspect(done func(transport.Inspection)) error { return a.transport.Inspect(done) }
+
 // Counter is one of the transport's counters.
 func (a *Agent) Counter(c transport.Counter) uint64 { return a.transport.Counters().Get(c) }

@@ -72,10 +72,6 @@ func (a *Agent) Submit(r Request) (*Handle, error) {
 	if r.Plan != nil {
 		return a.submitPrepared(view, r, began)
 	}
-	beside := alone
-	if a.opt.Companion != nil && len(r.Local) >= besideFrom {
-		beside = a.opt.Companion()
-	}
 	planner := a.planners.Get().(*planning)
 	defer a.planners.Put(planner)
 	summary, err := planner.Begin(r.Local, r.Remote, view.limits)
@@ -92,17 +88,11 @@ func (a *Agent) Submit(r Request) (*Handle, error) {
 	case summary.Bytes == 0:
 		return a.empty(r, path)
 	}
-	return a.submitBounce(r, planner, summary, began, beside)
+	return a.submitBounce(r, planner, summary, began)
 }
 
-// besideFrom is from how many descriptors on a request's two sides are planned at the same time.
-const besideFrom = 4096
-
-// alone is what Options.Companion returns where nobody can help: the work is done when it is waited for.
-func alone(work func()) (wait func()) { return work }
-
-// submitBounce hands the chunks over one by one, each as soon as its gather is planned. What DATA says of them is planned beside that, or follows: it is read after PlanChecked only.
-func (a *Agent) submitBounce(r Request, planner *planning, summary plan.Summary, began ports.Instant, beside func(work func()) (wait func())) (*Handle, error) {
+// submitBounce hands the chunks over one by one, each as soon as its gather is planned. What DATA says of them follows: it is read after PlanChecked only.
+func (a *Agent) submitBounce(r Request, planner *planning, summary plan.Summary, began ports.Instant) (*Handle, error) {
 	// A request may fail and give chunks back while they are still being planned here. Those go to nobody else.
 	planned := new(atomic.Bool)
 	h, err := a.transport.Start(transport.Submission{
@@ -117,27 +107,21 @@ func (a *Agent) submitBounce(r Request, planner *planning, summary plan.Summary,
 		return nil, err
 	}
 	for range planner.ChunkBytes() {
-		planner.chunks = append(planner.chunks, a.chunks.Get().(*plan.Chunk))
-	}
-	var overlap error
-	wait := beside(func() {
-		for _, c := range planner.chunks {
-			planner.NextScatter(c)
-		}
-		overlap = planner.Overlap()
-	})
-	for _, c := range planner.chunks {
 		began := a.opt.Clock.Now()
+		c := a.chunks.Get().(*plan.Chunk)
 		planner.NextGather(c)
+		planner.chunks = append(planner.chunks, c)
 		h.Planned(c, a.since(began))
 	}
 	began = a.opt.Clock.Now()
-	wait()
+	for _, c := range planner.chunks {
+		planner.NextScatter(c)
+	}
 	clear(planner.chunks)
 	planner.chunks = planner.chunks[:0]
 	planned.Store(true)
-	if overlap != nil {
-		h.PlanFailed(overlap)
+	if err := planner.Overlap(); err != nil {
+		h.PlanFailed(err)
 	} else {
 		h.PlanChecked(a.since(began))
 	}

@@ -26,6 +26,11 @@ type Config struct {
 	MaxInflightChunks int
 	// CopyStreams is the number of gathers and scatters that may run at once.
 	CopyStreams int
+	// CopyBlocks caps the blocks of 256 threads of one copy on a GPU, so that something is left for a model; 0: six for each multiprocessor. CopyHighPriority starts copies ahead of kernels that wait on
+	// streams of normal priority. DisableFabricMemory makes arenas plain device memory even where the driver offers memory that other machines' GPUs reach over NVLink. They mean nothing for host memory.
+	CopyBlocks          int
+	CopyHighPriority    bool
+	DisableFabricMemory bool
 
 	// MinDescriptorCount and MaxAverageDescriptorSize decide whether a request bounces (protocol.md, 9): at least so many pieces after
 	// merging, of at most this mean size.
@@ -67,6 +72,9 @@ type Config struct {
 
 	// LogRate bounds the log lines of one text in a second; the others are only counted. 0: no limit.
 	LogRate int
+
+	// DebugListen is where the agent shows what it holds, over HTTP (docs/operate.md). Empty: nowhere. Nothing in core reads it.
+	DebugListen string
 
 	// ConfigFile is the path of the settings file that these settings were read from; "" when there was none. Nothing is read because of it.
 	ConfigFile string

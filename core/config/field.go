@@ -155,6 +155,12 @@ func isAdvertise(value string) bool {
 	return ok && isAddress(host) && host != "0.0.0.0" && host != "[::]"
 }
 
+// isDebugListen reports whether value has the form of unix:PATH or of a loopback ADDRESS:PORT.
+func isDebugListen(value string) bool {
+	host, ok := endpointHost("tcp://" + value)
+	return strings.HasPrefix(value, "unix:") && value != "unix:" || ok && isAddress(host) && (strings.HasPrefix(host, "127.") || host == "[::1]")
+}
+
 // endpointHost takes tcp://HOST:PORT apart.
 func endpointHost(value string) (host string, ok bool) {
 	rest, ok := strings.CutPrefix(value, "tcp://")

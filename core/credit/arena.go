@@ -57,7 +57,8 @@ type Arena struct {
 	zones      []zone
 	reserve    [purposes]int // by purpose: the index of its zone, or noZone
 
-	retained      []Block // in doubt, by offset
+	used          [purposes]uint64 // bytes of live blocks, whole granules
+	retained      []Block          // in doubt, by offset
 	retainedBytes uint64
 	hold          hold
 }
@@ -105,6 +106,9 @@ func (a *Arena) FreeBytes() uint64 { return a.trees.FreeBytes() }
 // RetainedBytes is the bytes that blocks in doubt occupy, whole granules.
 func (a *Arena) RetainedBytes() uint64 { return a.retainedBytes }
 
+// UsedBytes is the bytes that live blocks for a purpose occupy, whole granules.
+func (a *Arena) UsedBytes(p Purpose) uint64 { return a.used[p] }
+
 // LiveBlocks is how many blocks are allocated, those in doubt included.
 func (a *Arena) LiveBlocks() int { return a.trees.LiveBlocks() }
 
@@ -135,6 +139,7 @@ func (a *Arena) Alloc(bytes uint64, p Purpose) (b Block, ok bool) {
 // placed records a new block.
 func (a *Arena) placed(offset, bytes uint64, p Purpose) Block {
 	a.blocks[offset/a.trees.Granule()] = blockState{purpose: p}
+	a.used[p] += a.trees.BlockBytes(offset)
 	if z := a.zoneOf(offset); z != noZone {
 		a.zones[z].blocks[p]++
 	}
@@ -147,6 +152,7 @@ func (a *Arena) Free(b Block) {
 	if state.retained {
 		panic(fmt.Sprintf("credit: Free of %+v, which is in doubt", b))
 	}
+	a.used[state.purpose] -= a.trees.BlockBytes(b.Offset)
 	if err := a.trees.Free(b.Offset); err != nil {
 		panic(fmt.Sprintf("credit: %v", err))
 	}

@@ -115,8 +115,8 @@ func (c *Chunk) DataBytes() int {
 }
 
 // Planner plans one request at a time: Begin, then Next until it answers false, then Overlap. Who hands chunks over while it plans calls NextGather for all of them first, so that the first gathers do not
-// wait for what is needed later, and may call NextScatter and Overlap on another goroutine meanwhile. It keeps its scratch from request to request, so that planning allocates nothing once it has seen a request as large: 16 bytes a piece, and some for each run. The zero value is
-// ready. Not for concurrent use otherwise.
+// wait for what is needed later. It keeps its scratch from request to request, so that planning allocates nothing once it has seen a request as large: 16 bytes a piece, and some for each run. The zero value is
+// ready. Not for concurrent use.
 type Planner struct {
 	pieces  pieceList
 	cutter  cutter

@@ -39,29 +39,7 @@ type Doubt struct {
 }
 
 // CallerDoubts lists the memory of callers, not arena blocks, that may still be touched. Reactor.
-func (t *Transport) CallerDoubts() (list []Doubt) {
-	for _, d := range t.directs {
-		if d.transfer != nil {
-			list = append(list, Doubt{Peer: d.peer.id, Part: drain.Direct.String(), Bytes: d.sub.Bytes, Since: d.hold.Since()})
-		}
-	}
-	for _, chunks := range [][]*chunk{t.gathers, t.stuckGathers} {
-		for _, c := range chunks {
-			list = append(list, Doubt{Peer: c.req.peer.id, Request: c.req.id, Part: drain.Gather.String(), Bytes: uint64(c.plan.Bytes), Since: c.staging.Since()})
-		}
-	}
-	for _, chunks := range [][]*regionChunk{t.scatters, t.stuckScatters} {
-		for _, rc := range chunks {
-			list = append(list, Doubt{Peer: rc.flow.peer.id, Request: rc.flow.id, Part: drain.Scatter.String(), Bytes: rc.hold.Block().Bytes, Since: rc.hold.Since()})
-		}
-	}
-	for _, c := range t.writes {
-		if c.doubted && t.mutated("fail-stop for arena blocks in doubt") {
-			list = append(list, Doubt{Peer: c.req.peer.id, Request: c.req.id, Part: drain.Write.String(), Bytes: c.staging.Block().Bytes, Since: c.staging.Since()})
-		}
-	}
-	return list
-}
+func (t *Transport) CallerDoubts() []Doubt { return t.mayTouch(false) }
 
 // Stop ends the transport for good: commands that were not taken are dropped and every handle that is in progress ends. Nothing becomes free by it. Reactor, last call.
 func (t *Transport) Stop() {

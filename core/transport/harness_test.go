@@ -373,6 +373,7 @@ func (h *harness) zero() {
 	require.Equal(h, drain.Totals{}, h.tr.ledger.Totals())
 	require.Zero(h, h.arena.LiveBlocks())
 	require.Zero(h, h.arena.RetainedBytes())
+	require.Zero(h, h.arena.UsedBytes(credit.ForGrant)+h.arena.UsedBytes(credit.ForStaging))
 	require.Zero(h, h.tr.regions)
 	require.Zero(h, h.tr.eagerUse)
 	for _, p := range h.tr.order {

@@ -52,8 +52,9 @@ type peer struct {
 	reqFirst *request // in order of number
 	reqLast  *request
 	tracked  int
-	draining int  // of them failed, their DRAIN not answered
-	heard    bool // it ever sent a frame
+	draining int           // of them failed, their DRAIN not answered
+	heard    bool          // it ever sent a frame
+	heardAt  ports.Instant // when the last one came, real time
 
 	// Repair towards a silent peer.
 	silent      bool // no frame of it came since the last repeat
@@ -229,7 +230,7 @@ func (t *Transport) doubt(p *peer, cause error) {
 
 // heardFrom notes that a frame of the peer came.
 func (t *Transport) heardFrom(p *peer) {
-	p.heard, p.silent = true, false
+	p.heard, p.silent, p.heardAt = true, false, t.real
 	p.unanswered, p.silentStep = 0, repeatFirst
 }
 

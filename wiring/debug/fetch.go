@@ -1,0 +1,68 @@
+package debug
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	fetchWithin = 10 * time.Second
+	maxState    = 64 << 20
+)
+
+// CheckAddress reports whether address has the form of unix:PATH or HOST:PORT. HOST may be another machine's only where something forwards the port.
+func CheckAddress(address string) error {
+	if path, ok := strings.CutPrefix(address, unixPrefix); ok && path != "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" || port == "" || strings.HasPrefix(address, unixPrefix) {
+		return fmt.Errorf("%q is neither unix:PATH nor HOST:PORT", address)
+	}
+	return nil
+}
+
+// Fetch asks the endpoint at address, as CheckAddress wants it, for its state.
+func Fetch(ctx context.Context, address string) (s State, err error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchWithin)
+	defer cancel()
+	// Whatever the address, the endpoint wants to be asked as localhost.
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+StatePath, nil)
+	if err != nil {
+		return s, err
+	}
+	network := "tcp"
+	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
+		network, address = "unix", path
+	}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, address)
+	}}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		var wrapped *net.OpError
+		if errors.As(err, &wrapped) {
+			err = wrapped
+		}
+		return s, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return s, fmt.Errorf("it answered %s: it is no agent's debug endpoint", response.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxState)).Decode(&s); err != nil {
+		return s, fmt.Errorf("it answered what is no agent's state: %w", err)
+	}
+	if s.Agent == "" {
+		return s, errors.New("it answered what is no agent's state: it names no agent")
+	}
+	return s, nil
+}
