@@ -25,6 +25,9 @@ scripts/build-cuda.sh
 say "tests, race detector on"
 go test -race -skip "^$real_test\$" ./...
 
+say "tests that recount everything after every turn"
+go test -tags invariants ./core/transport ./wiring/simulation
+
 say "two processes, real NIXL"
 mapfile -t directories < <(grep -rl --include='*_test.go' "^func $real_test(" cmd wiring | xargs -r dirname | sort -u)
 [ ${#directories[@]} -gt 0 ] || die "no $real_test in cmd/ or wiring/"

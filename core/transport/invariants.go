@@ -1,9 +1,6 @@
 package transport
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // checkInvariants asserts what must hold after every turn, as far as it is cheap. A broken one is a bug of ours, and going on could cost somebody's data.
 func (t *Transport) checkInvariants() {
@@ -14,68 +11,11 @@ func (t *Transport) checkInvariants() {
 	if t.credits != nil && t.eagerUse > t.credits.Usable() {
 		assert(false, "%d bytes of eager staging", t.eagerUse)
 	}
-	if invariants {
-		t.checkAll()
-	}
+	t.recount()
 }
 
 func assert(ok bool, format string, args ...any) {
 	if !ok {
 		panic("transport: " + fmt.Sprintf(format, args...))
 	}
-}
-
-// checkCopies holds a flow's lease against its copies.
-func (f *flow) checkCopies() {
-	copies := 0
-	for _, rc := range f.chunks {
-		if s := rc.stateNow(); s == regionQueued || s == regionScattering {
-			copies++
-		}
-	}
-	assert(copies == f.copies, "flow %d: %d copies queued or running, counted %d", f.id, copies, f.copies)
-	assert(f.state != flowOpen || (f.lease.slot == 0) == (copies > 0), "flow %d: %d copies queued or running, lease armed: %t", f.id, copies, f.lease.slot != 0)
-}
-
-// checkAll recounts what is counted.
-func (t *Transport) checkAll() {
-	var live, strangers int
-	var ahead uint64
-	for _, p := range t.order {
-		assert(t.peers[p.id] == p, "peer %s is in the list but not in the table", p.id)
-		if !p.added && !p.superseded {
-			strangers++
-		}
-		n, finished := 0, 0
-		for f := p.flowFirst; f != nil; f = f.next {
-			f.checkCopies()
-			assert(f.next == nil || f.id < f.next.id, "flows of %s are out of order", p.id)
-			if f.state == flowFinished {
-				finished++
-			} else {
-				n++
-			}
-		}
-		assert(n == p.live && finished == p.finished && n+finished == len(p.flows), "flows of %s: %d live, %d finished, counted %d and %d", p.id, n, finished, p.live, p.finished)
-		live += n
-		tracked, draining := 0, 0
-		for r := p.reqFirst; r != nil; r = r.next {
-			assert(r.next == nil || r.id < r.next.id, "requests to %s are out of order", p.id)
-			tracked++
-			if r.state == requestDraining {
-				draining++
-			}
-			for i := range r.chunks {
-				if c := &r.chunks[i]; c.ahead {
-					ahead += uint64(c.plan.Bytes)
-				}
-			}
-		}
-		assert(draining == p.draining, "requests to %s: %d drain, counted %d", p.id, draining, p.draining)
-		assert(p.settling == slices.ContainsFunc(t.fences, func(f *fence) bool { return f.peer == p }), "peer %s: settling %t without its fence, or the other way", p.id, p.settling)
-		assert(tracked == p.tracked && tracked == len(p.requests), "requests to %s: %d tracked, counted %d", p.id, tracked, p.tracked)
-	}
-	assert(live == t.liveFlows, "%d live flows, counted %d", live, t.liveFlows)
-	assert(strangers == t.strangers, "%d strangers, counted %d", strangers, t.strangers)
-	assert(ahead == t.eagerUse, "%d bytes of eager staging, counted %d", ahead, t.eagerUse)
 }

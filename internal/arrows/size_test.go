@@ -29,7 +29,7 @@ func TestSizesCatch(t *testing.T) {
 	}
 	long := longFiles([]file{of("core/a.go", 600), of("core/b.go", 601), of("adapters/c_test.go", 700), of("scripts/d.sh", 700), of("LICENSE", 700)})
 	require.Equal(t, []string{"core/b.go has 601 lines, at most 600", "adapters/c_test.go has 700 lines, at most 600", "scripts/d.sh has 700 lines, at most 600"}, long)
-	require.Equal(t, 30, coreLines([]file{of("core/x/a.go", 10), of("core/y/b.go", 20), of("core/x/a_test.go", 5), of("core/x/mutation_on.go", 5), of("ports/c.go", 7), of("core/x/testdata/d", 3)}))
+	require.Equal(t, 30, coreLines([]file{of("core/x/a.go", 10), of("core/y/b.go", 20), of("core/x/a_test.go", 5), of("core/x/mutation_on.go", 5), of("core/x/invariants_on.go", 5), of("ports/c.go", 7), of("core/x/testdata/d", 3)}))
 	require.Equal(t, 4, codeLines([]byte("// Package p.\npackage p\n\n/* a\nb */\nvar x, y = `1\n2`, /* c */ 3\n\nvar z int // d\n")))
 }
 
@@ -46,8 +46,9 @@ func longFiles(files []file) (long []string) {
 
 func coreLines(files []file) (total int) {
 	for _, f := range files {
-		// What only the mutation test builds is test code.
-		if f.inLayer("core") && strings.HasSuffix(f.path, ".go") && !f.isTest() && !strings.HasSuffix(f.path, "/mutation_on.go") {
+		// What only tests build is test code.
+		onlyTests := f.isTest() || strings.HasSuffix(f.path, "/mutation_on.go") || strings.HasSuffix(f.path, "/invariants_on.go")
+		if f.inLayer("core") && strings.HasSuffix(f.path, ".go") && !onlyTests {
 			total += codeLines(f.source)
 		}
 	}
