@@ -1,8 +1,15 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kvbounce/kvbounce/wiring/layout"
 )
 
 // maxInputBytes bounds what is read of a file or of standard input: far above the text of the largest message or of a layout with a million pieces.
@@ -27,6 +34,41 @@ func (b *bounded) Read(p []byte) (int, error) {
 		return 0, fmt.Errorf("the input is longer than %d MiB, which is the most that is read", b.most>>20)
 	}
 	return n, err
+}
+
+// readLayout reads a layout file, or standard input for the path "-". Errors are about the field, and name what is read as name says.
+func (a *app) readLayout(field, path, name string) (layout.Layout, error) {
+	in := a.in
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return layout.Layout{}, &fieldError{field, err}
+		}
+		defer file.Close()
+		in = file
+	}
+	text := bufio.NewReader(newBounded(in, maxInputBytes))
+	l, err := layout.Read(text, layoutFormat(path, text))
+	if err != nil {
+		return l, &fieldError{field, fmt.Errorf("%s: %w", name, err)}
+	}
+	return l, nil
+}
+
+// layoutFormat tells the format by the file's name, or by the first character that is not white space.
+func layoutFormat(name string, text *bufio.Reader) layout.Format {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".json":
+		return layout.JSON
+	case ".csv":
+		return layout.CSV
+	}
+	// What is not there or can't be read, layout.Read will say.
+	start, _ := text.Peek(text.Size())
+	if start = bytes.TrimSpace(start); len(start) > 0 && (start[0] == '{' || start[0] == '[') {
+		return layout.JSON
+	}
+	return layout.CSV
 }
 
 // argumentOrInput is the argument's text, or for "-" what standard input holds.

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -146,37 +142,7 @@ func (a *app) planLayout(f planFlags) (layout.Layout, error) {
 		}
 		return l, nil
 	}
-	in := a.in
-	if f.in != "-" {
-		file, err := os.Open(f.in)
-		if err != nil {
-			return layout.Layout{}, &fieldError{"in", err}
-		}
-		defer file.Close()
-		in = file
-	}
-	text := bufio.NewReader(newBounded(in, maxInputBytes))
-	l, err := layout.Read(text, layoutFormat(f.in, text))
-	if err != nil {
-		return l, &fieldError{"in", fmt.Errorf("%s: %w", f.name(), err)}
-	}
-	return l, nil
-}
-
-// layoutFormat tells the format by the file's name, or by the first character that is not white space.
-func layoutFormat(name string, text *bufio.Reader) layout.Format {
-	switch strings.ToLower(filepath.Ext(name)) {
-	case ".json":
-		return layout.JSON
-	case ".csv":
-		return layout.CSV
-	}
-	// What is not there or can't be read, layout.Read will say.
-	start, _ := text.Peek(text.Size())
-	if start = bytes.TrimSpace(start); len(start) > 0 && (start[0] == '{' || start[0] == '[') {
-		return layout.JSON
-	}
-	return layout.CSV
+	return a.readLayout("in", f.in, f.name())
 }
 
 // planLists plans twice: once to see the result, and once more for the time, as an agent takes it that has planned before.

@@ -51,7 +51,7 @@ func spawn(stderr io.Writer, verbose bool) (*process, error) {
 		return nil, err
 	}
 	p.lines = bufio.NewScanner(out)
-	p.lines.Buffer(nil, maxLine)
+	p.lines.Buffer(nil, maxOwnLine)
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start a worker: %w", err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -149,14 +150,14 @@ type receiver struct {
 }
 
 func (r *receiver) serve(conn io.ReadWriter) error {
-	return serve(r, conn, conn)
+	return serve(r, conn, conn, maxLine)
 }
 
 func (r *receiver) do(c call) (reply, error) {
 	if !remoteOps[c.Op] {
 		return reply{}, fmt.Errorf("%q is not for a sender to ask", c.Op)
 	}
-	c.Name = r.name
+	c.Name, c.Lists = r.name, nil // a preset's memory has its size; a stranger's lists could ask for any
 	if c.Op == "open" {
 		c.Place = r.place
 	}
@@ -181,7 +182,7 @@ func (a *app) send() *cobra.Command {
 			if _, _, err := net.SplitHostPort(peer); err != nil {
 				return badUsage("peer", "--peer is %q, want the ADDRESS:PORT that kvbounce recv printed", peer)
 			}
-			if err := f.check(); err != nil {
+			if err := cmp.Or(f.check(), f.checkPreset()); err != nil {
 				return err
 			}
 			return a.sendTo(peer, f)
@@ -206,15 +207,7 @@ func (a *app) sendTo(peer string, f demoFlags) (err error) {
 	}
 	parties := []party{&worker{cfg: cfg, log: a.log}, newRemote(conn)}
 	defer func() { err = endAll(parties, err) }()
-	r, err := a.measure(f, parties, []int{0})
-	if err != nil {
-		return err
-	}
-	if a.json {
-		return a.print(r)
-	}
-	printResult(a.out, r)
-	return nil
+	return a.compare(f, parties, 0)
 }
 
 // remote is a receiver elsewhere, as a sender sees it.

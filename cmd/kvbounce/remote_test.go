@@ -73,6 +73,8 @@ func TestRecvTakesAnything(t *testing.T) {
 	require.Contains(t, ask(`{"op":"start"}`), "not for a sender to ask")
 	require.Contains(t, ask(`{"op":"fly"}`), "not for a sender to ask")
 	require.Contains(t, ask(`{"op":"open","layout":"../../etc"}`), "paged-4k")
+	require.Contains(t, ask(`{"op":"open","lists":{"src":[[0,1]],"dst":[[0,1]],"src_block":1,"dst_block":1}}`), "paged-4k", "presets only")
+	require.Contains(t, ask(`{"op":"burst","count":1}`), "not for a sender to ask")
 	require.Contains(t, ask(`{"op":"open","layout":"tiny","name":"a#b"}`), `"identity":"recv#`)
 	require.Contains(t, ask(`{"op":"open","layout":"tiny"}`), "it is open")
 	require.Contains(t, ask(`{"op":"add","desc":"AAAA"}`), "bad agent description")

@@ -49,16 +49,25 @@ type app struct {
 	json    bool
 	verbose bool
 	log     *slog.Logger
+	// start starts the two workers of demo and bench. Tests put workers with faults there.
+	start func(demoFlags, config.Config) ([]party, error)
+}
+
+func newApp(s streams) *app {
+	a := &app{streams: s}
+	a.start = a.startParties
+	return a
 }
 
 // run executes a command line and returns the exit code.
-func run(args []string, s streams) int {
-	a := &app{streams: s}
+func run(args []string, s streams) int { return newApp(s).run(args) }
+
+func (a *app) run(args []string) int {
 	root := a.root()
 	root.SetArgs(args)
-	root.SetIn(s.in)
-	root.SetOut(s.out)
-	root.SetErr(s.err)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
 	err := root.ExecuteContext(context.Background())
 	if err == nil {
 		return exitOK
@@ -127,7 +136,7 @@ func (a *app) root() *cobra.Command {
 	})
 	build, _ := debug.ReadBuildInfo() // nil when there is none
 	root.Version = newVersion(build, "").Version
-	root.AddCommand(a.demo(), a.recv(), a.send(), a.worker(), a.plan(), a.wire(), a.config(), a.keygen(), a.doctor(), a.probe(), a.version(), a.sim())
+	root.AddCommand(a.demo(), a.bench(), a.recv(), a.send(), a.worker(), a.plan(), a.wire(), a.config(), a.keygen(), a.doctor(), a.probe(), a.version(), a.sim())
 	return root
 }
 

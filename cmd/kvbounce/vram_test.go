@@ -29,6 +29,23 @@ func TestVRAMTwoProcesses(t *testing.T) {
 	}
 }
 
+// TestVRAMBench measures in GPU memory between two processes and in one, with host memory on one side, and a sweep.
+func TestVRAMBench(t *testing.T) {
+	for name, args := range map[string][]string{
+		"two processes": {"--memory", "vram", "--sweep", "--pieces", "4K,64K"},
+		"one process":   {"--memory", "vram", "--one-process", "--prepared"},
+		"from the host": {"--memory", "dram", "--to", "vram"},
+		"to the host":   {"--memory", "vram", "--to", "dram"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := benchJSON(t, append(args, "--layout", "tiny", "--rounds", "2")...)
+			require.Equal(t, args[1], r.Memory)
+			require.Equal(t, pathBounce, r.Routed.Path)
+			require.Positive(t, r.Checked)
+		})
+	}
+}
+
 func openVRAM(t *testing.T, name string) opened {
 	p, err := spawn(os.Stderr, false)
 	require.NoError(t, err)

@@ -21,37 +21,47 @@ import (
 	"github.com/kvbounce/kvbounce/wiring/layout"
 )
 
-// call is one order to a worker: a process of the demo, or an agent within it.
+// call is one order to a worker: a process of the demo or of bench, or an agent within it.
+//
+// Measurements use burst. Its halves start and wait are for whoever does something to the processes in between.
 type call struct {
-	Op      string      `json:"op"` // open, add, poison, start, wait, check, stats, close
-	Name    string      `json:"name,omitempty"`
-	Layout  string      `json:"layout,omitempty"`
-	Seed    uint64      `json:"seed,omitempty"`
-	Desc    []byte      `json:"desc,omitempty"`
-	DstBase uint64      `json:"dst_base,omitempty"`
-	Place   ports.Place `json:"place,omitzero"` // open: where memory is allocated; add: where the peer's is
-	Round   uint64      `json:"round,omitempty"`
-	Path    string      `json:"path,omitempty"`
+	Op       string      `json:"op"` // open, add, poison, burst, start, wait, check, stats, close
+	Name     string      `json:"name,omitempty"`
+	Layout   string      `json:"layout,omitempty"` // open: a preset's name
+	Lists    *lists      `json:"lists,omitempty"`  // open: the layout itself, instead of a name
+	Seed     uint64      `json:"seed,omitempty"`
+	Desc     []byte      `json:"desc,omitempty"`
+	DstBase  uint64      `json:"dst_base,omitempty"`
+	Place    ports.Place `json:"place,omitzero"` // open: where memory is allocated; add: where the peer's is
+	Round    uint64      `json:"round,omitempty"`
+	Path     string      `json:"path,omitempty"`
+	Count    int         `json:"count,omitempty"`    // burst: transfers, one after the other
+	Prepared bool        `json:"prepared,omitempty"` // burst: submit a plan that is made before the first of them
 }
 
 // reply answers a call.
 type reply struct {
-	Field         string           `json:"field,omitempty"` // what the error is about
-	Error         string           `json:"error,omitempty"`
-	Identity      string           `json:"identity,omitempty"`
-	Desc          []byte           `json:"desc,omitempty"`
-	DstBase       uint64           `json:"dst_base,omitempty"`
-	Place         ports.Place      `json:"place,omitzero"` // of the memory
-	Engine        string           `json:"engine,omitempty"`
-	EngineVersion string           `json:"engine_version,omitempty"`
-	Bounce        bool             `json:"bounce,omitempty"`
-	Reason        string           `json:"reason,omitempty"`
-	Took          time.Duration    `json:"took,omitempty"`
-	Stages        transport.Stages `json:"stages,omitzero"`
-	Failure       string           `json:"failure,omitempty"`  // a request's, logical
-	Quiesced      bool             `json:"quiesced,omitempty"` // of a request
-	Checked       uint64           `json:"checked,omitempty"`
-	Stats         *agent.Stats     `json:"stats,omitempty"`
+	Field         string       `json:"field,omitempty"` // what the error is about
+	Error         string       `json:"error,omitempty"`
+	Identity      string       `json:"identity,omitempty"`
+	Desc          []byte       `json:"desc,omitempty"`
+	DstBase       uint64       `json:"dst_base,omitempty"`
+	Place         ports.Place  `json:"place,omitzero"` // of the memory
+	Engine        string       `json:"engine,omitempty"`
+	EngineVersion string       `json:"engine_version,omitempty"`
+	Bounce        bool         `json:"bounce,omitempty"`
+	Reason        string       `json:"reason,omitempty"`
+	Transfers     []transfer   `json:"transfers,omitempty"` // of a burst
+	Failure       string       `json:"failure,omitempty"`   // a request's, logical
+	Quiesced      bool         `json:"quiesced,omitempty"`  // of a request
+	Checked       uint64       `json:"checked,omitempty"`
+	Stats         *agent.Stats `json:"stats,omitempty"`
+}
+
+// transfer is one successful transfer of a burst.
+type transfer struct {
+	Took   time.Duration    `json:"took"` // from before Submit to the end of Wait
+	Stages transport.Stages `json:"stages,omitzero"`
 }
 
 // party is a worker as its master sees it.
@@ -71,9 +81,10 @@ type worker struct {
 	dst    block
 	check  *checker
 	peer   ports.Identity
-	remote []ports.Descriptor
+	local  []ports.Descriptor // the source, at its addresses
+	remote []ports.Descriptor // the peer's destination
+	plan   *agent.Prepared    // towards the peer, once a burst asked for it
 	handle *agent.Handle
-	began  time.Time
 }
 
 // requestLimit bounds the wait for one transfer; the request's own timeout ends it long before.
@@ -85,8 +96,8 @@ func (w *worker) do(c call) (reply, error) {
 		return reply{}, errors.New("open: it is open")
 	case c.Op != "open" && w.node == nil:
 		return reply{}, fmt.Errorf("%s: it is not open", c.Op)
-	case c.Op == "start" && w.peer == "":
-		return reply{}, errors.New("start: no peer was added")
+	case (c.Op == "start" || c.Op == "burst") && w.peer == "":
+		return reply{}, fmt.Errorf("%s: no peer was added", c.Op)
 	case c.Op == "wait" && w.handle == nil:
 		return reply{}, errors.New("wait: nothing was started")
 	}
@@ -98,6 +109,8 @@ func (w *worker) do(c call) (reply, error) {
 	case "poison":
 		poisonAll(w.dst.Bytes())
 		return reply{}, w.dst.Push()
+	case "burst":
+		return w.burst(c)
 	case "start":
 		return w.start(c)
 	case "wait":
@@ -118,7 +131,9 @@ func (w *worker) do(c call) (reply, error) {
 }
 
 func (w *worker) open(c call) (_ reply, err error) {
-	if w.layout, err = layout.Preset(c.Layout, c.Seed); err != nil {
+	if c.Lists != nil {
+		w.layout = c.Lists.layout()
+	} else if w.layout, err = layout.Preset(c.Layout, c.Seed); err != nil {
 		return reply{}, err
 	}
 	w.check = newChecker(w.layout.Src, w.layout.Dst, w.layout.DstBlock)
@@ -139,6 +154,8 @@ func (w *worker) open(c call) (_ reply, err error) {
 	if _, err = w.node.Register([]ports.Descriptor{w.src.Descriptor(), w.dst.Descriptor()}, agent.Direct); err != nil {
 		return reply{}, err
 	}
+	block := w.src.Descriptor()
+	w.local = shifted(w.layout.Src, block.Addr, block.Place)
 	d, err := w.node.Describe()
 	if err != nil {
 		return reply{}, err
@@ -155,7 +172,7 @@ func (w *worker) add(c call) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	w.peer = desc.Identity
+	w.peer, w.plan = desc.Identity, nil
 	w.remote = shifted(w.layout.Dst, c.DstBase, c.Place)
 	return reply{Bounce: report.Bounce, Reason: report.Reason}, nil
 }
@@ -168,22 +185,62 @@ func shifted(list []ports.Descriptor, base uint64, place ports.Place) []ports.De
 	return out
 }
 
-// start fills the source with the round's pattern and submits the layout.
-func (w *worker) start(c call) (reply, error) {
-	route := agent.ForceDirect
-	if c.Path == "bounce" {
-		route = agent.ForceBounce
-	}
-	newPattern(c.Seed, c.Round).fill(w.src.Bytes())
-	if err := w.src.Push(); err != nil {
+// burst fills the source with the round's pattern and moves the layout Count times, each transfer submitted as soon as the one before it has succeeded. A failure ends it.
+func (w *worker) burst(c call) (r reply, err error) {
+	if err := w.fill(c); err != nil {
 		return reply{}, err
 	}
-	block := w.src.Descriptor()
-	local := shifted(w.layout.Src, block.Addr, block.Place)
-	w.began = time.Now()
-	var err error
-	w.handle, err = w.node.Submit(agent.Request{Peer: w.peer, Local: local, Remote: w.remote, Route: route})
+	request := w.request(c)
+	if c.Prepared {
+		if request, err = w.prepared(request); err != nil {
+			return reply{}, err
+		}
+	}
+	for range c.Count {
+		began := time.Now()
+		if w.handle, err = w.node.Submit(request); err != nil {
+			return reply{}, err
+		}
+		end, err := w.wait()
+		took := time.Since(began)
+		if err != nil || end.Failure != "" {
+			return end, err
+		}
+		r.Transfers = append(r.Transfers, transfer{took, w.handle.Stages()})
+	}
+	return r, nil
+}
+
+// start fills the source with the round's pattern and submits the layout.
+func (w *worker) start(c call) (_ reply, err error) {
+	if err := w.fill(c); err != nil {
+		return reply{}, err
+	}
+	w.handle, err = w.node.Submit(w.request(c))
 	return reply{}, err
+}
+
+func (w *worker) fill(c call) error {
+	newPattern(c.Seed, c.Round).fill(w.src.Bytes())
+	return w.src.Push()
+}
+
+// routes are the paths that a call may name.
+var routes = map[string]agent.Route{pathBounce: agent.ForceBounce, pathDirect: agent.ForceDirect, pathRouted: agent.Auto}
+
+func (w *worker) request(c call) agent.Request {
+	return agent.Request{Peer: w.peer, Local: w.local, Remote: w.remote, Route: routes[c.Path]}
+}
+
+// prepared is the request with its plan made. The plan is the same for all that this worker sends to its peer.
+func (w *worker) prepared(r agent.Request) (_ agent.Request, err error) {
+	if w.plan == nil {
+		if w.plan, err = w.node.Prepare(r.Peer, r.Local, r.Remote); err != nil {
+			return r, err
+		}
+	}
+	r.Local, r.Remote, r.Plan = nil, nil, w.plan
+	return r, nil
 }
 
 // wait waits for the submitted request's logical end.
@@ -191,7 +248,7 @@ func (w *worker) wait() (reply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), requestLimit)
 	defer cancel()
 	err := w.handle.Wait(ctx)
-	r := reply{Took: time.Since(w.began), Stages: w.handle.Stages(), Quiesced: w.handle.IsQuiesced()}
+	r := reply{Quiesced: w.handle.IsQuiesced()}
 	var f *transport.Failure
 	if errors.As(err, &f) {
 		r.Failure = f.Error()
@@ -215,15 +272,15 @@ func (w *worker) end() error {
 			err = errors.Join(err, b.Free())
 		}
 	}
-	w.src, w.dst, w.peer, w.handle = nil, nil, "", nil
+	w.src, w.dst, w.peer, w.plan, w.handle = nil, nil, "", nil, nil
 	return err
 }
 
-// worker is the hidden subcommand that is one process of the demo: it takes calls as JSON lines on standard input and answers on standard output.
+// worker is the hidden subcommand that is one process of demo and bench: it takes calls as JSON lines on standard input and answers on standard output.
 func (a *app) worker() *cobra.Command {
 	return &cobra.Command{
 		Use:    "worker",
-		Short:  "One process of a demo; started by it",
+		Short:  "One process of demo or bench; started by them",
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -231,16 +288,20 @@ func (a *app) worker() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve(&worker{cfg: cfg, log: a.log}, a.in, a.out)
+			return serve(&worker{cfg: cfg, log: a.log}, a.in, a.out, maxOwnLine)
 		},
 	}
 }
 
-// maxLine bounds one call or answer; an agent's description is most of it.
-const maxLine = 16 << 20
+const (
+	// maxLine bounds one call or answer between hosts; an agent's description is most of it.
+	maxLine = 16 << 20
+	// maxOwnLine bounds one between processes that this command started: lists of maxDescriptors fit.
+	maxOwnLine = 64 << 20
+)
 
 // serve answers calls until the master closes the pipe or says something that is no call, and then closes the worker.
-func serve(w party, in io.Reader, out io.Writer) (err error) {
+func serve(w party, in io.Reader, out io.Writer, maxLine int) (err error) {
 	defer func() { err = errors.Join(err, w.end()) }()
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)

@@ -54,6 +54,13 @@ func Preset(name string, seed uint64) (Layout, error) {
 	return Layout{}, fmt.Errorf("unknown layout %q, want one of %s", name, strings.Join(Names(), ", "))
 }
 
+// Pages moves total bytes in pages of one length between random places, as paged-4k does; the last page holds what is left. Page and total are at least 1. The same numbers give the same layout on
+// every machine.
+func Pages(total, page, seed uint64) Layout {
+	pages := (total-1)/page + 1
+	return paged(newRandom(seed), planes{count: 1, pages: int(pages), page: page, last: total - (pages-1)*page})
+}
+
 // planes is a paged cache: planes (a layer's keys or values) that hold the same pages, as pieces of one length but for the last page's.
 type planes struct {
 	count, pages int

@@ -71,6 +71,27 @@ func TestPresetsAreTheWorkloads(t *testing.T) {
 	}
 }
 
+// Pages of any length hold the total, and those of 4 KiB in 72 MiB are paged-4k.
+func TestPages(t *testing.T) {
+	l, want := layout.Pages(72<<20, 4096, 7), preset(t, "paged-4k", 7)
+	want.Name = ""
+	require.Equal(t, want, l)
+	for _, c := range []struct {
+		total, page uint64
+		lengths     map[uint64]int
+	}{
+		{100_000, 4096, map[uint64]int{4096: 24, 100_000 - 24*4096: 1}},
+		{8192, 4096, map[uint64]int{4096: 2}},
+		{1, 4096, map[uint64]int{1: 1}},
+	} {
+		l := layout.Pages(c.total, c.page, 1)
+		require.Equal(t, c.lengths, lengths(l.Src))
+		require.Equal(t, c.lengths, lengths(l.Dst))
+		inside(t, l.Src, l.SrcBlock)
+		inside(t, l.Dst, l.DstBlock)
+	}
+}
+
 // inside checks that the pieces lie in the block and do not share bytes.
 func inside(t *testing.T, list []ports.Descriptor, block uint64) {
 	t.Helper()
