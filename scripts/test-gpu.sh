@@ -18,8 +18,10 @@ in_package() { # PACKAGE PROGRAM ARGUMENTS...: as go test does
 if [ "${1:-}" = measure ]; then
 	in_package adapters/cuda cuda.test -test.run='^$' -test.bench=. -test.benchtime=1x
 	in_package wiring wiring.test -test.run='^$' -test.bench=VRAM -test.benchtime=1x
-	"$bundle/kvbounce" demo --memory vram
-	UCX_CUDA_IPC_ENABLE_SAME_PROCESS=y "$bundle/kvbounce" demo --memory vram --one-process
+	for flags in "" --one-process "--one-process --prepared"; do
+		# shellcheck disable=SC2086 # several flags in one
+		"$bundle/kvbounce" bench --memory vram $flags
+	done
 	exit
 fi
 in_package adapters/cuda cuda.test -test.timeout=5m -test.v

@@ -116,3 +116,17 @@ func TestRetentionIsLoggedOnce(t *testing.T) {
 		h.sent()
 	}
 }
+
+// What a peer that is being fenced still holds is not a reason to fence it.
+func TestRetentionOfAFencedPeer(t *testing.T) {
+	var log bytes.Buffer
+	h := withPeer(t)
+	h.tr.log = slog.New(slog.NewTextHandler(&log, nil))
+	openFlow(h)
+	h.fence()
+	h.tick(settleDelay / 2)
+	require.Equal(t, 1, strings.Count(log.String(), "memory is kept until the peer's fence has settled"))
+	h.tick(settleDelay)
+	require.Zero(t, h.arena.LiveBlocks())
+	require.NotContains(t, log.String(), "memory is kept without evidence")
+}

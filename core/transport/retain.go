@@ -57,7 +57,11 @@ func (t *Transport) watchRetained() {
 		}
 		switch {
 		case doubt && !p.unproved:
-			t.log.Warn("memory is kept without evidence that nothing touches it: fence the peer if its process can no longer run", "peer", p.id, "bytes", u.Bytes, "accesses", u.Accesses)
+			what := "memory is kept without evidence that nothing touches it: fence the peer if its process can no longer run"
+			if p.settling {
+				what = "memory is kept until the peer's fence has settled"
+			}
+			t.log.Warn(what, "peer", p.id, "bytes", u.Bytes, "accesses", u.Accesses)
 		case !doubt && p.unproved:
 			t.log.Info("nothing of the peer is in doubt any more", "peer", p.id)
 		}
