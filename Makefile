@@ -1,7 +1,7 @@
 # Each target is one script or one command; scripts/*.sh can be run by themselves too.
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # setup comes before what needs it
-.PHONY: help setup build build-cuda test-gpu ptx demo test lint fuzz cover mutations idle pause clean
+.PHONY: help setup build build-cuda test-gpu ptx demo test lint fuzz cover mutations soak idle pause settle clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
@@ -43,11 +43,17 @@ cover: ## statement coverage of the whole repo into out/cover.html
 mutations: ## switch on each deliberate bug of the core, count the seeds until the simulator sees it, write docs/mutations.md
 	@KVBOUNCE_MUTATIONS_OUT=$(CURDIR)/docs/mutations.md go test -tags mutations -count=1 -run TestMutationsAreCaught ./wiring/simulation
 
+soak: ## run 10 million requests of each kind and see that no memory stays: successful, cancelled, mixed
+	@KVBOUNCE_SOAK=10000000 go test -count=1 -timeout 0 -v -run TestRequestsLeaveNothing ./wiring/simulation
+
 idle: setup ## measure what an idle agent takes of a core, with each control channel
 	@scripts/idle.sh
 
 pause: setup ## stop processes for 70 s in the middle of transfers: no byte is lost and all quiesces without a fence
 	@scripts/pause.sh
+
+settle: setup ## fence killed processes with the default settle delay of 180 s
+	@scripts/settle.sh
 
 clean: ## remove bin/ and out/ (.deps/ stays)
 	@rm -rf bin out

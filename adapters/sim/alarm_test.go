@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -96,4 +97,23 @@ func TestFramesThatAreNotTakenAreTraced(t *testing.T) {
 	require.Equal(t, ports.Full, a.Send(idB, []byte("x")))
 	require.Len(t, told, 2)
 	require.Equal(t, []uint8{uint8(ports.NoPeer), uint8(ports.Full)}, []uint8{told[0].Detail, told[1].Detail})
+}
+
+// An alarm that is put off again and again leaves nothing behind, and all that is queued comes in its order.
+func TestAlarmsThatArePutOffLeaveNothing(t *testing.T) {
+	w := NewVirtual(Config{})
+	var rang []int
+	for i := range 300 {
+		w.Schedule(ports.Instant(1000-i), "", func() { rang = append(rang, 1000-i) })
+	}
+	timeout := w.NewAlarm("timeout", func() { rang = append(rang, 5000) })
+	for i := range 10_000 {
+		timeout.Set(ports.Instant(15_000 - i))
+	}
+	timeout.Set(5000)
+	require.LessOrEqual(t, len(w.queue.heap), 2*(300+1)+1)
+	w.AdvanceTo(20_000)
+	require.Len(t, rang, 301)
+	require.True(t, slices.IsSorted(rang))
+	require.Equal(t, 5000, rang[300])
 }

@@ -56,16 +56,17 @@ type TransferFate uint8
 
 // The fates of a transfer. "Late" is up to Timing.Transfer.Late after it would have moved.
 const (
-	TransferSucceeds       TransferFate = iota
-	TransferSucceedsLate                // pending until late
-	TransferNothingPosted               // FailedNothingPosted
-	TransferEndsPartly                  // FailedEnded: a part of the bytes moved
-	TransferFails                       // FailedUnknown, and nothing moves
-	TransferFailsMovesLate              // FailedUnknown, and late it moves after all
-	TransferFailsMovesPart              // FailedUnknown, and late a part of it moves
-	TransferFailsSucceeds               // FailedUnknown, and late it moves and says Success
-	TransferHangs                       // pending for ever, and nothing moves
-	TransferHangsMovesLate              // pending for ever, and late it moves
+	TransferSucceeds           TransferFate = iota
+	TransferSucceedsLate                    // pending until late
+	TransferNothingPosted                   // FailedNothingPosted
+	TransferEndsPartly                      // FailedEnded: a part of the bytes moved
+	TransferFails                           // FailedUnknown, and nothing moves
+	TransferFailsMovesLate                  // FailedUnknown, and late it moves after all
+	TransferFailsMovesPart                  // FailedUnknown, and late a part of it moves
+	TransferFailsSucceeds                   // FailedUnknown, and late it moves and says Success
+	TransferHangs                           // pending for ever, and nothing moves
+	TransferHangsMovesLate                  // pending for ever, and late it moves
+	TransferPostFailsMovesLate              // the post itself says FailedUnknown, and late it moves after all
 	transferFates
 )
 

@@ -5,7 +5,7 @@ func (f FrameFate) String() string { return name(f, "arrives", "late", "lost", "
 
 // String names the fate as logs and fault plans write it.
 func (f TransferFate) String() string {
-	return name(f, "succeeds", "late", "nothing-posted", "ends-partly", "fails", "fails-moves-late", "fails-moves-part", "fails-succeeds", "hangs", "hangs-moves-late")
+	return name(f, "succeeds", "late", "nothing-posted", "ends-partly", "fails", "fails-moves-late", "fails-moves-part", "fails-succeeds", "hangs", "hangs-moves-late", "post-fails-moves-late")
 }
 
 // String names the fate as logs and fault plans write it.

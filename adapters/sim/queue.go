@@ -16,10 +16,14 @@ func (e entry) before(o entry) bool { return e.at < o.at || e.at == o.at && e.se
 
 // queue is a heap of entries.
 type queue struct {
-	heap []entry
-	seq  uint64
-	tied []entry // scratch of pop
+	heap    []entry
+	seq     uint64
+	tied    []entry // scratch of pop
+	sweepAt int     // entries at which stale ones are looked for, 0 for sweepFirst
 }
+
+// sweepFirst is how many entries there may be before stale ones among them are worth a look.
+const sweepFirst = 256
 
 // stale reports that the entry is an alarm that was set anew, or stopped, since.
 func (e entry) stale() bool {
@@ -39,9 +43,25 @@ func (q *queue) nextAt() ports.Instant {
 
 // push returns the entry's number.
 func (q *queue) push(at ports.Instant, do action) uint64 {
+	if len(q.heap) >= max(q.sweepAt, sweepFirst) {
+		q.sweep()
+	}
 	q.seq++
 	q.insert(entry{at: at, seq: q.seq, do: do})
 	return q.seq
+}
+
+// sweep removes stale entries. An alarm that is set again and again for far off, as a timeout is, would leave one each time.
+func (q *queue) sweep() {
+	all := q.heap
+	q.heap = q.heap[:0]
+	for _, e := range all {
+		if !e.stale() {
+			q.insert(e)
+		}
+	}
+	clear(all[len(q.heap):])
+	q.sweepAt = 2 * len(q.heap)
 }
 
 // pop removes the earliest entry. Where several are of that instant, choose, unless it is nil, says which, by a number below how many there are, in the order in

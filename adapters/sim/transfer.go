@@ -126,6 +126,9 @@ func (t *transfer) start(w *World, fate TransferFate) {
 	case TransferHangs:
 	case TransferHangsMovesLate:
 		move(true, ports.Pending)
+	case TransferPostFailsMovesLate:
+		t.tell(w, ports.FailedUnknown, errInjected)
+		move(true, ports.Pending)
 	}
 }
 

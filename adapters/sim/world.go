@@ -43,6 +43,8 @@ type Config struct {
 	Trace func(Event)
 	// OrphanMost is how long after its engine was closed a dead process's transfer can bring bytes on the way; 0: for ever. What came until then lands when the other side drives its engine.
 	OrphanMost time.Duration
+	// AlwaysLatest makes late work wait the whole of Cost.Late, so that a driver can have things happen at the instant at which it ends.
+	AlwaysLatest bool
 	// Observe keeps what AppendState needs. It costs time.
 	Observe bool
 }
@@ -257,6 +259,9 @@ func (w *World) after(d time.Duration, do action) {
 
 // lateness draws how much later late work is. w.mu is held.
 func (w *World) lateness(c Cost) time.Duration {
+	if w.cfg.AlwaysLatest {
+		return c.Late
+	}
 	return time.Duration(w.random.below(uint64(c.Late) + 1))
 }
 

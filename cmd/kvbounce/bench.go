@@ -46,6 +46,9 @@ whole sweep of 72 MiB takes less than two minutes.`,
 			if err := cmp.Or(f.check(), f.sweep.check()); err != nil {
 				return err
 			}
+			if !f.sweep.on && cmd.Flags().Changed("pieces") {
+				return badUsage("pieces", "--pieces are of a sweep: allowed with --sweep only")
+			}
 			return a.runBench(f)
 		},
 	}

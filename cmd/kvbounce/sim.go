@@ -20,6 +20,7 @@ type simFlags struct {
 	seeds      string
 	scenario   string
 	peers      int
+	requests   int
 	replay     string
 	shrink     string
 	output     string
@@ -45,6 +46,7 @@ A run that breaks a rule exits 1 and writes a file for --replay and --shrink.`,
 	cmd.Flags().StringVar(&f.seeds, "seeds", "", "run seeds A..B")
 	cmd.Flags().StringVar(&f.scenario, "scenario", "all", "a scenario's name or file")
 	cmd.Flags().IntVar(&f.peers, "peers", 0, "how many agents send, instead of what the scenario says")
+	cmd.Flags().IntVar(&f.requests, "requests", 0, "how many requests are submitted, at the same rate, instead of what the scenario says")
 	cmd.Flags().StringVar(&f.replay, "replay", "", "run what this file says, and print every step")
 	cmd.Flags().StringVar(&f.shrink, "shrink", "", "reduce what this file says to the least that breaks the same rule")
 	cmd.Flags().StringVar(&f.output, "output", "", "the file that a violation or --shrink writes, instead of sim-SCENARIO-SEED.txt")
@@ -64,6 +66,8 @@ func (a *app) runSim(f simFlags, oneSeed bool) error {
 		return badUsage("seed", "sim takes one of --seed, --seeds, --replay, --shrink and --exhaustive")
 	case f.peers < 0 || f.peers > 100_000:
 		return badUsage("peers", "--peers %d: want 1 to 100000, or 0 for what the scenario says", f.peers)
+	case f.requests < 0 || f.requests > 10_000_000:
+		return badUsage("requests", "--requests %d: want 1 to 10000000, or 0 for what the scenario says", f.requests)
 	case f.replay != "":
 		return a.replaySim(f)
 	case f.shrink != "":
@@ -75,7 +79,7 @@ func (a *app) runSim(f simFlags, oneSeed bool) error {
 	if err != nil {
 		return badUsage("scenario", "--scenario: %v", err)
 	}
-	o := simulation.Options{Override: simulation.Override{Peers: f.peers}}
+	o := simulation.Options{Override: simulation.Override{Peers: f.peers, Requests: f.requests}}
 	if f.seeds == "" {
 		return a.simDone(f, simulation.Run(s, f.seed, o))
 	}
@@ -176,6 +180,7 @@ func printSim(out io.Writer, r *simulation.Result) {
 	row("faults", "frames %d lost, %d twice, %d late, %d refused; writes %d bad, %d of them late; %d bad copies; %d crashes", x.Lost, x.Duplicated, x.Reordered, x.Refused, x.BadWrites, x.LateWrites, x.BadCopies, x.Crashes)
 	o := r.Ownership
 	row("ownership", "%d windows, %d deregistrations, %d fences, %d frames of fenced peers dropped, %d fail-stops", o.Windows, o.Deregisters, o.Fences, o.LateFrames, o.FailStops)
+	row("sessions", "%d, of which %d released; by the limit on what is retained %d requests refused, %d sent directly, %d bounced after it", o.Sessions, o.Released, o.Retained, o.Rerouted, o.Regained)
 	row("events", "%d in %d steps, %.3f s of virtual time, %.3f s of real time", r.Events, r.Steps, float64(r.VirtualUS)/1e6, r.WallMS/1e3)
 	if f := r.Fairness; f != nil {
 		row("fairness", "%d senders, goodput max/min %.2f, grant wait p50 %.0f us, p99 %.0f us", f.Senders, f.GoodputMaxToMin, f.GrantWaitP50US, f.GrantWaitP99US)

@@ -59,6 +59,8 @@ type Manager struct {
 	open   []*Request
 	look   ports.Instant // when the open requests are looked at next
 	failed bool
+
+	mutation mutation
 }
 
 // New makes a manager.

@@ -58,6 +58,12 @@ func Mutations() []string {
 		"deregister memory under copies that run",
 		"tell quiesced when a direct transfer is cancelled",
 		"keep the staging of a write that was never posted",
+		"refuse bounce requests after all was given back",
+		"take bounce requests beyond the limit on what is retained",
+		"tell quiesced when the peer is fenced and not settled",
+		"open a window over memory registered for direct use",
+		"open a window over another",
+		"register memory of a window for direct use",
 		"take staging under a running gather",
 		"keep gathered chunks' staging from those with a credit",
 	}

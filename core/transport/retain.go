@@ -79,7 +79,7 @@ func (t *Transport) watchRetained() {
 
 func (t *Transport) limitRetained(worst Unproved) {
 	var f *Failure
-	if t.credits != nil && (t.credits.RetainedBytes() > t.settings.RetainLimit || !t.credits.Room()) {
+	if t.credits != nil && (t.credits.RetainedBytes() > t.settings.RetainLimit || !t.credits.Room() || t.retention.refusal.Load() != nil && t.mutated("refuse bounce requests after all was given back")) && !t.mutated("take bounce requests beyond the limit on what is retained") {
 		f = &Failure{Peer: worst.Peer, Kind: ErrRetained, Text: fmt.Sprintf("%d bytes in all, %d of them of %s: fence it if its process can no longer run", t.credits.RetainedBytes(), worst.Bytes, worst.Peer)}
 	}
 	if was := t.retention.refusal.Swap(f) != nil; was == (f != nil) {

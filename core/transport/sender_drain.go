@@ -33,7 +33,7 @@ func (t *Transport) fail(r *request, f *Failure) {
 		t.endChunk(&r.chunks[i])
 	}
 	r.h.end(f, r.stages(t.now))
-	if t.mutated("tell quiesced at the logical end") {
+	if t.mutated("tell quiesced at the logical end") || r.peer.fenced && t.mutated("tell quiesced when the peer is fenced and not settled") {
 		r.h.quiesce()
 	}
 	t.advanceDrain(r)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kvbounce/kvbounce/core/agent"
+	"github.com/kvbounce/kvbounce/core/drain"
 	"github.com/kvbounce/kvbounce/core/transport"
 	"github.com/kvbounce/kvbounce/ports"
 )
@@ -74,10 +75,11 @@ type Arena struct {
 	Retained uint64 `json:"retained_bytes"`
 }
 
-// partNames are the accesses' memory in an operator's words.
-var partNames = map[string]string{
-	"write": "staging", "peer write": "region", "gather": "source", "scatter": "destination", "direct transfer": "direct",
-}
+// parts are the accesses, in the order in which they are shown, and their memory in an operator's words.
+var parts = [...]struct {
+	access drain.Access
+	name   string
+}{{drain.PeerWrite, "region"}, {drain.Write, "staging"}, {drain.Direct, "direct"}, {drain.Gather, "source"}, {drain.Scatter, "destination"}}
 
 // clockAt makes wall-clock times of instants.
 type clockAt struct {
@@ -120,8 +122,7 @@ func newState(id ports.Identity, bounce bool, s agent.Stats, in *transport.Inspe
 	}
 	// What is oldest comes first: it is the likeliest to be of a process that is gone.
 	slices.SortStableFunc(state.Unproved, func(a, b Unproved) int {
-		switch {
-		case a.Since == nil || b.Since == nil:
+		if a.Since == nil || b.Since == nil {
 			return cmp.Compare(b2i(a.Since == nil), b2i(b.Since == nil))
 		}
 		return a.Since.Compare(*b.Since)
@@ -184,10 +185,10 @@ func newUnproved(doubt transport.Unproved, v transport.PeerView, open []transpor
 	if v.Peer != "" {
 		u.State = peerState(v)
 	}
-	for _, access := range []string{"peer write", "write", "direct transfer", "gather", "scatter"} {
-		part := Part{Part: partNames[access], Access: access}
+	for _, p := range parts {
+		part := Part{Part: p.name, Access: p.access.String()}
 		for _, d := range open {
-			if d.Part == access {
+			if d.Part == part.Access {
 				part.Accesses++
 				part.Bytes += d.Bytes
 			}

@@ -4,11 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"hash/fnv"
-	"slices"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/kvbounce/kvbounce/adapters/sim"
-	"github.com/kvbounce/kvbounce/ports"
 )
 
 // Exploration is every run of a small configuration: all work takes no time, so everything that can happen, happens at one instant, in every order; and every fault is
@@ -24,58 +24,34 @@ type Exploration struct {
 	Result
 }
 
-// smallWorld is a configuration that is explored whole.
-type smallWorld struct {
-	number int
-	name   string
-	text   string // of a scenario
-	ops    []Op
-	faults []sim.Fault // kinds and options that are tried; rates mean nothing
-	budget int
-}
-
-// tiny is what the configurations have in common.
-const tiny = "granule 128\narena 4\nchunk 1\npage_bytes 32\nwindow 2\ncopies 2\neager 100\ntimeout 100ms\nlease 200\nrequests 0\nlate_write 150ms\n"
-
-// smallWorlds are the configurations of --exhaustive.
-func smallWorlds() []smallWorld {
-	add := func(from string) Op { return Op{Verb: OpAdd, Agent: from, Peer: "r1"} }
-	submit := func(n int, from string, pages int) Op {
-		return Op{At: submitAt, Verb: OpSubmit, Request: n, Agent: from, Peer: "r1", Path: "bounce", Pages: pages, Layout: uint64(n)}
-	}
-	cancel := Op{At: submitAt, Verb: OpCancel, Request: 1}
-	frames := []sim.Fault{{Kind: sim.SendFrame, Option: int(sim.FrameLost)}, {Kind: sim.SendFrame, Option: int(sim.FrameTwice)}}
-	device := []sim.Fault{
-		{Kind: sim.PostOne, Option: int(sim.TransferNothingPosted)}, {Kind: sim.PostOne, Option: int(sim.TransferFailsMovesLate)}, {Kind: sim.PostOne, Option: int(sim.TransferFailsSucceeds)},
-		{Kind: sim.LaunchOne, Option: int(sim.CopyRefused)}, {Kind: sim.LaunchOne, Option: int(sim.CopyNotLaunched)}, {Kind: sim.LaunchOne, Option: int(sim.CopyFails)},
-	}
-	one, two := "senders 1\nreceivers 1\n"+tiny, "senders 2\nreceivers 1\n"+tiny+"eager 0\n"
-	worlds := []smallWorld{
-		{0, "one sender, one chunk, every order and one fault", one, []Op{add("s1"), submit(1, "s1", 2)}, append(slices.Clone(frames), device...), 1},
-		{0, "one sender, one chunk, two lost or doubled frames", one, []Op{add("s1"), submit(1, "s1", 2)}, frames, 2},
-		{0, "one sender, one chunk, cancelled at every moment, one lost or doubled frame", one, []Op{add("s1"), submit(1, "s1", 2), cancel}, frames, 1},
-		{0, "one sender, two chunks, every order", one, []Op{add("s1"), submit(1, "s1", 8)}, nil, 0},
-		{0, "two senders, one chunk each, no eager gather, every order", two, []Op{add("s1"), add("s2"), submit(1, "s1", 2), submit(2, "s2", 2)}, nil, 0},
-	}
-	worlds = append(worlds, sharedWorlds()...)
-	for i := range worlds {
-		worlds[i].number = i + 1
-	}
-	return worlds
-}
-
-const (
-	submitAt    = ports.Instant(time.Millisecond)
-	exploreTil  = ports.Instant(50 * time.Millisecond) // faults happen until then: the first repeats are among what can be lost
-	exploreStep = time.Millisecond                     // turns that nothing woke come at multiples of it
-)
-
-// Explore explores every configuration. limit is how many executions each may take; one that needs more is incomplete. done, unless nil, is called after each execution.
+// Explore explores every configuration, as many at once as there are processors. limit is how many executions each may take; one that needs more is incomplete. done, unless nil, is called after each
+// execution, by one goroutine at a time.
 func Explore(limit int, o Options, done func()) []*Exploration {
-	var all []*Exploration
-	for _, small := range smallWorlds() {
-		all = append(all, small.explore(limit, o, done))
+	worlds := smallWorlds()
+	all := make([]*Exploration, len(worlds))
+	var mu sync.Mutex
+	told := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		done()
 	}
+	if done == nil {
+		told = nil
+	}
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(worlds)) {
+		workers.Go(func() {
+			for i := range next {
+				all[i] = worlds[i].explore(limit, o, told)
+			}
+		})
+	}
+	for i := range worlds {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
 	return all
 }
 
@@ -83,7 +59,7 @@ func (s smallWorld) setup() *setup {
 	scenario, err := ParseScenario("exhaustive", s.text)
 	must(err)
 	u := newSetup(scenario, 1, Override{})
-	u.small, u.ops, u.faultsEnd, u.order, u.grain = s.number, s.ops, exploreTil, true, exploreStep
+	u.small, u.ops, u.faultsEnd, u.order, u.grain = s.number, s.ops, s.til, true, exploreStep
 	u.timing = sim.Timing{Transfer: sim.Cost{Late: u.timing.Transfer.Late}}
 	u.moveBytes = 1 << 20
 	for i := range u.agents {
@@ -97,8 +73,9 @@ type explorer struct {
 	small smallWorld
 	w     *World
 	path  []turning
-	at    int // how far this run has come on the path
-	left  int // faults
+	at    int                // how far this run has come on the path
+	left  int                // faults
+	kinds [sim.NextEvent]int // faults of each kind so far
 	seen  map[[16]byte]struct{}
 	stop  bool // this run came to a moment that is known
 	state []byte
@@ -156,6 +133,7 @@ func Sum(all []*Exploration) *Result {
 
 func (e *explorer) execute(o Options) *World {
 	e.at, e.left, e.stop = 0, e.small.budget, false
+	clear(e.kinds[:])
 	c := newChooser(nil)
 	w := newWorld(e.small.setup(), c)
 	w.mutate, w.log = o.Mutate, o.Log
@@ -200,6 +178,7 @@ func (e *explorer) choose(p sim.Point, n int) int {
 	option := t.options[t.chosen]
 	if p.Kind != sim.NextEvent && option != 0 {
 		e.left--
+		e.kinds[p.Kind]++
 	}
 	return option
 }
@@ -213,7 +192,7 @@ func (e *explorer) options(p sim.Point, n int) []int {
 		}
 		return options
 	}
-	if e.left == 0 || e.w.at >= exploreTil || e.w.at < submitAt {
+	if e.left == 0 || e.small.each > 0 && e.kinds[p.Kind] == e.small.each || e.w.at >= e.small.til || e.w.at < submitAt {
 		return options
 	}
 	for _, f := range e.small.faults {
@@ -227,6 +206,9 @@ func (e *explorer) options(p sim.Point, n int) []int {
 // known reports whether an earlier run came to this moment, and notes it.
 func (e *explorer) known(p sim.Point, n int) bool {
 	b := append(e.state[:0], byte(p.Kind), byte(n), byte(e.left))
+	for _, n := range e.kinds {
+		b = append(b, byte(n))
+	}
 	b = append(append(append(b, p.Agent...), p.Peer...), p.Frame...)
 	b = e.w.sim.AppendState(b)
 	e.state = b

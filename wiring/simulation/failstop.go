@@ -8,16 +8,6 @@ import (
 	"github.com/kvbounce/kvbounce/ports"
 )
 
-// retire puts a transfer or window under the retirement deadline, where the scenario has one.
-func (l *life) retire(name string, add func(*session.Request)) {
-	if l.node.w.setup.retire == 0 {
-		return
-	}
-	if s, err := l.agent.Session(name); err == nil { // after a fail-stop the process only has to end
-		add(s)
-	}
-}
-
 // failStop is the handler of the agent: the process ends after this turn.
 func (l *life) failStop(r session.Report) {
 	l.node.w.oracle.failStopped(l, r)
@@ -48,8 +38,10 @@ func (o *oracle) failStopped(l *life, report session.Report) {
 	} else if _, err := fmt.Sscanf(report.Request, "window %d", &number); err == nil {
 		x := o.w.windows[number]
 		since, found = x.shutAt, x.life == l && x.scatters > 0
+	} else if _, err := fmt.Sscanf(report.Request, "session %d", &number); err == nil {
+		since, found = l.session(number).since()
 	}
-	took, deadline := o.w.sim.Now().Sub(since), o.w.setup.retire
+	took, deadline := o.w.sim.Now().Sub(since), l.node.config().RetirementDeadline
 	switch {
 	case !found:
 		o.violate("false-fail-stop", "%s fail-stops for memory that nothing can touch: %s", l.label(), report)

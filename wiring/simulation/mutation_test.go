@@ -54,6 +54,15 @@ var hunts = map[string]string{
 	"tell quiesced when a direct transfer is cancelled":  "cancel-storm",
 	"keep the staging of a write that was never posted":  "late-writes",
 
+	"refuse bounce requests after all was given back":           "retain",
+	"take bounce requests beyond the limit on what is retained": "retain",
+	"tell quiesced when the peer is fenced and not settled":     "retain",
+	"open a window over memory registered for direct use":       "windows",
+	"open a window over another":                                "sessions",
+	"register memory of a window for direct use":                "sessions",
+	"retire a request while its window is in use":               "sessions",
+	"retire a request when its first part is released":          "sessions",
+
 	"take staging under a running gather":                    "both-ways",
 	"keep gathered chunks' staging from those with a credit": "both-ways",
 	"grant beyond the window":                                "baseline",

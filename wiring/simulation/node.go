@@ -41,15 +41,18 @@ type life struct {
 	src, dst *pool
 	windowed *pool // for receive windows; nil: there are none
 	windows  []*window
+	sessions []*engineRequest
 
 	skew        time.Duration // of its clock
 	pausedTil   ports.Instant
 	dead        bool
 	stopping    bool          // its agent fail-stopped
 	closeBy     ports.Instant // Never: it is not closing
-	framesAfter int           // frames sent since faults stopped
-	open        []*request    // not yet quiesced
+	turns       int
+	framesAfter int        // frames sent since faults stopped
+	open        []*request // not yet quiesced
 	fences      []*fencing
+	wasRefused  bool // a bounce request, because of what is retained
 }
 
 func (l *life) label() string { return fmt.Sprintf("%s.%d", l.node.setup.name, l.number) }
@@ -177,6 +180,7 @@ func (l *life) turn() {
 		w.sim.Tell(l.id, binary.LittleEndian.AppendUint64(nil, uint64(now)))
 	}
 	_, next := l.agent.Poll(now.Add(l.skew))
+	l.turns++
 	if l.stopping {
 		l.crash()
 		return
@@ -213,6 +217,9 @@ func (l *life) afterTurn() {
 	}
 	clear(l.open[len(keep):])
 	l.open = keep
+	for _, e := range l.sessions {
+		e.observe()
+	}
 }
 
 // tryFinish ends a closing agent when nothing is open, or at its deadline.

@@ -18,6 +18,8 @@ const (
 	OpRemove  = "remove"  // Agent removes the Peer that it knows
 	OpOpen    = "open"    // Agent opens the receive Window over Pages
 	OpShut    = "shut"    // Agent closes it
+	OpAbort   = "abort"   // Agent cancels all that its Session started, and closes its windows
+	OpRetire  = "retire"  // Agent asks from now on whether the memory of its Session may be reused
 	OpLeave   = "leave"   // Agent deregisters its memory Path: src, dst or windows
 	OpFence   = "fence"   // Agent fences all lives of Peer that ended
 	OpCrash   = "crash"   // Agent's process ends at once
@@ -30,7 +32,7 @@ const (
 	OpHostile = "hostile" // Agent, a hostile peer, does something that Layout is the seed of
 )
 
-var verbs = []string{OpSubmit, OpCancel, OpAdd, OpRemove, OpOpen, OpShut, OpLeave, OpFence, OpCrash, OpClose, OpStart, OpPause, OpJump, OpCut, OpHeal, OpHostile}
+var verbs = []string{OpSubmit, OpCancel, OpAdd, OpRemove, OpOpen, OpShut, OpAbort, OpRetire, OpLeave, OpFence, OpCrash, OpClose, OpStart, OpPause, OpJump, OpCut, OpHeal, OpHostile}
 
 // Op is something that is done at a moment of a run. Fields that the verb does not name are zero.
 type Op struct {
@@ -44,6 +46,7 @@ type Op struct {
 	Layout  uint64        // seed of where a submit's pages lie, or of what a hostile peer does
 	Delay   time.Duration // of a submit or open: until its ready event fires; 0: none
 	Window  int           // its number in the run, from 1
+	Session int           // of the agent, that a request or window belongs to, from 1; 0: none
 	Notify  bool          // a submit's request has a notification
 }
 
@@ -64,6 +67,7 @@ func (o Op) String() string {
 	put("layout", o.Layout, o.Layout != 0)
 	put("delay", o.Delay, o.Delay != 0)
 	put("window", o.Window, o.Window != 0)
+	put("session", o.Session, o.Session != 0)
 	put("notify", "yes", o.Notify)
 	return b.String()
 }
@@ -105,6 +109,8 @@ func parseOp(words []string) (Op, error) {
 			o.Delay, err = time.ParseDuration(value)
 		case "window":
 			o.Window, err = strconv.Atoi(value)
+		case "session":
+			o.Session, err = strconv.Atoi(value)
 		case "notify":
 			o.Notify = value == "yes"
 		default:

@@ -40,6 +40,8 @@ type oracle struct {
 	nack  wire.Nack
 	drain wire.Drain
 
+	evidence Coverage
+
 	waits []int64 // from a flow's WANT to its first grant, virtual nanoseconds
 }
 
@@ -52,7 +54,7 @@ type area struct {
 }
 
 func newOracle(w *World) *oracle {
-	return &oracle{w: w, flows: map[flowKey]*flow{}, pairs: map[pairKey]*pair{}, transfers: map[uint64]*transfer{}, copies: map[uint64]*copying{}, said: map[uint64]statement{}}
+	return &oracle{w: w, flows: map[flowKey]*flow{}, pairs: map[pairKey]*pair{}, transfers: map[uint64]*transfer{}, copies: map[uint64]*copying{}, said: map[uint64]statement{}, evidence: Coverage{}}
 }
 
 func (o *oracle) broken() bool { return o.violation != nil }
@@ -177,14 +179,15 @@ func (r *region) dropped() bool {
 
 // transfer is a transfer that has no evidence yet.
 type transfer struct {
-	owner  *life
-	to     ports.Identity
-	failed bool     // without evidence
-	fenced bool     // a fence of one side is over for the other: it counts as ended, and must not move
-	region *region  // of a bounce write
-	req    *request // of a direct transfer
-	source []slot   // staging
-	target []slot   // region
+	owner      *life
+	to         ports.Identity
+	failed     bool     // without evidence
+	failedTurn int      // of its owner, that could not know yet
+	fenced     bool     // a fence of one side is over for the other: it counts as ended, and must not move
+	region     *region  // of a bounce write
+	req        *request // of a direct transfer
+	source     []slot   // staging
+	target     []slot   // region
 }
 
 // copying is a gather or scatter that has no evidence yet.

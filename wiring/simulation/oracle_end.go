@@ -69,6 +69,7 @@ func (o *oracle) flowOf(r *request) *flow {
 
 // deregistered holds the end of Deregister against what its agent has under way.
 func (o *oracle) deregistered(p *pool) {
+	o.evidence["deregistered"]++
 	if n := o.touching(p); n > 0 {
 		o.violate("false-deregister", "%s was told that its memory is deregistered while %d copies and transfers of it have no evidence", p.life.label(), n)
 	}
@@ -78,12 +79,12 @@ func (o *oracle) deregistered(p *pool) {
 func (o *oracle) touching(p *pool) int {
 	n := 0
 	for _, c := range o.copies {
-		if r := c.req; r != nil && c.life == p.life && (c.region == nil && r.srcPool == p || c.region != nil && r.dstPool == p) {
+		if r := c.req; r != nil && !c.fenced && c.life == p.life && (c.region == nil && r.srcPool == p || c.region != nil && r.dstPool == p) {
 			n++
 		}
 	}
 	for _, t := range o.transfers {
-		if t.owner == p.life && t.req != nil && (t.req.srcPool == p || t.req.dstPool == p) {
+		if t.owner == p.life && !t.fenced && t.req != nil && (t.req.srcPool == p || t.req.dstPool == p) {
 			n++
 		}
 	}
@@ -164,6 +165,11 @@ func (o *oracle) open() (rule, text string) {
 				return "liveness", fmt.Sprintf("window %d of %s is closed, no scatter runs in it, and it is not quiesced", x.number, l.label())
 			}
 		}
+		for _, e := range l.sessions {
+			if e.retiring && !e.over && e.doubt() == "" && l.closeBy == ports.Never {
+				return "liveness", fmt.Sprintf("%s of %s is to be retired, nothing touches its memory, and it is not released", e.name(), l.label())
+			}
+		}
 		for _, r := range l.open {
 			switch {
 			case r.ended == 0:
@@ -179,6 +185,9 @@ func (o *oracle) open() (rule, text string) {
 		}
 		if held := int(stats.BlocksHeld); held > most {
 			return "leak", fmt.Sprintf("%s holds %d arena blocks; at most %d can be in doubt%s", l.label(), held, most, o.heldRegions(l))
+		}
+		if most == 0 && stats.BounceRefusal != "" {
+			return "leak", fmt.Sprintf("%s refuses bounce requests, and nothing is in doubt: %s", l.label(), stats.BounceRefusal)
 		}
 		if most == 0 && len(l.open) == 0 && !l.agent.Quiet() {
 			return "leak", fmt.Sprintf("%s is not quiet, and nothing is in doubt", l.label())

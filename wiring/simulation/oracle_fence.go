@@ -13,6 +13,7 @@ func (o *oracle) fenced(l *life, f *fencing, report agent.FenceReport) {
 	for _, t := range o.transfers { // in whatever order: each is counted out by itself
 		if !t.fenced && (t.owner == l && t.to == f.dead.id || t.owner == f.dead && t.to == l.id) {
 			t.fenced = true
+			o.transferFenced(t)
 			o.transferOver(t)
 		}
 	}
@@ -32,6 +33,7 @@ func (o *oracle) fenced(l *life, f *fencing, report agent.FenceReport) {
 		o.violate("false-fence", "%s says that its fence of %s keeps nothing, while %d scatters have no evidence", l.label(), f.dead.label(), running)
 	}
 	if report.Kept > 0 {
+		o.evidence["fence: regions kept"]++
 		return
 	}
 	for _, r := range o.w.requests {

@@ -168,7 +168,7 @@ func (o *oracle) transferTold(e sim.Event) {
 	t := o.transfers[e.ID]
 	status := ports.TransferStatus(e.Detail)
 	if t != nil && status == ports.FailedUnknown {
-		t.failed = true
+		t.failed, t.failedTurn = true, t.owner.turns
 	}
 	if t == nil || !status.Ended() {
 		return
@@ -177,6 +177,7 @@ func (o *oracle) transferTold(e sim.Event) {
 	if t.fenced {
 		return
 	}
+	o.transferEnded(t, status)
 	o.transferOver(t)
 	if t.region != nil {
 		t.region.written = t.region.written || status == ports.Success
@@ -344,7 +345,11 @@ func eachPiece(runs []ports.Run, index []uint32, f func(addr, bytes uint64)) {
 
 func (o *oracle) copyTold(e sim.Event) {
 	c := o.copies[e.ID]
-	if c == nil || ports.CopyStatus(e.Detail) != ports.CopyDone {
+	if c == nil {
+		return
+	}
+	o.copyEnded(c, ports.CopyStatus(e.Detail))
+	if ports.CopyStatus(e.Detail) != ports.CopyDone {
 		return
 	}
 	delete(o.copies, e.ID)

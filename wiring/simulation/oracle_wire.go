@@ -23,6 +23,7 @@ func (o *oracle) frameSent(e sim.Event, taken bool) {
 	if err != nil {
 		return
 	}
+	o.frameCounted(e, h)
 	if l := o.w.byID[e.Agent]; l != nil && l.shuns(ports.Identity(env.To)) {
 		o.violate("fenced-peer", "%s sends %s to %s, which it fenced", l.label(), h.Type, o.w.label(ports.Identity(env.To)))
 	}

@@ -40,9 +40,14 @@ func (p *pool) register(use agent.Use) {
 	must(err)
 }
 
+// poolOf is one of the life's pools by its name in operations.
+func (l *life) poolOf(name string) *pool {
+	return map[string]*pool{"src": l.src, "dst": l.dst, "windows": l.windowed}[name]
+}
+
 // leave has the application deregister one of its pools.
 func (l *life) leave(name string) {
-	p := map[string]*pool{"src": l.src, "dst": l.dst, "windows": l.windowed}[name]
+	p := l.poolOf(name)
 	if p == nil || p.leaving || l.closeBy != ports.Never {
 		return
 	}

@@ -11,6 +11,7 @@ type Record struct {
 	Scenario *Scenario
 	Seed     uint64
 	Peers    int
+	Requests int
 	Small    int      // number of a configuration of --exhaustive, from 1, instead of a scenario; 0: none
 	Without  []string // agents that are left out
 	Ops      []Op
@@ -22,7 +23,7 @@ type Record struct {
 const recordHeader = "# kvbounce simulation 1"
 
 func newRecord(w *World) *Record {
-	r := &Record{Scenario: w.setup.scenario, Seed: w.setup.seed, Small: w.setup.small, Peers: w.setup.peers, Without: w.setup.without, Ops: w.setup.ops, Choices: w.chooser.made}
+	r := &Record{Scenario: w.setup.scenario, Seed: w.setup.seed, Small: w.setup.small, Peers: w.setup.peers, Requests: w.setup.wanted, Without: w.setup.without, Ops: w.setup.ops, Choices: w.chooser.made}
 	if v := w.oracle.violation; v != nil {
 		r.Rule, r.Text = v.Rule, v.Text
 	}
@@ -43,6 +44,9 @@ func (r *Record) String() string {
 	}
 	if r.Peers > 0 {
 		fmt.Fprintf(&b, "peers %d\n", r.Peers)
+	}
+	if r.Requests > 0 {
+		fmt.Fprintf(&b, "requests %d\n", r.Requests)
 	}
 	for _, name := range r.Without {
 		fmt.Fprintf(&b, "without %s\n", name)
@@ -93,7 +97,7 @@ func (r *Record) parseLine(words []string, find func(string) (*Scenario, error))
 		c, err = parseOrder(words[1:])
 		r.Choices = append(r.Choices, c)
 	case len(words) != 2:
-		return fmt.Errorf("%q: want scenario, seed, exhaustive, peers, without, op, fault or order", strings.Join(words, " "))
+		return fmt.Errorf("%q: want scenario, seed, exhaustive, peers, requests, without, op, fault or order", strings.Join(words, " "))
 	case words[0] == "scenario":
 		r.Scenario, err = find(words[1])
 	case words[0] == "exhaustive":
@@ -105,10 +109,12 @@ func (r *Record) parseLine(words []string, find func(string) (*Scenario, error))
 		_, err = fmt.Sscanf(words[1], "%d", &r.Seed)
 	case words[0] == "peers":
 		_, err = fmt.Sscanf(words[1], "%d", &r.Peers)
+	case words[0] == "requests":
+		_, err = fmt.Sscanf(words[1], "%d", &r.Requests)
 	case words[0] == "without":
 		r.Without = append(r.Without, words[1])
 	default:
-		return fmt.Errorf("%q: want scenario, seed, exhaustive, peers, without, op, fault or order", words[0])
+		return fmt.Errorf("%q: want scenario, seed, exhaustive, peers, requests, without, op, fault or order", words[0])
 	}
 	return err
 }
@@ -125,7 +131,7 @@ func (r *Record) setup() *setup {
 	if r.Small > 0 {
 		u = smallWorlds()[r.Small-1].setup()
 	} else {
-		u = newSetup(r.Scenario, r.Seed, Override{Peers: r.Peers})
+		u = newSetup(r.Scenario, r.Seed, Override{Peers: r.Peers, Requests: r.Requests})
 	}
 	u.ops = r.Ops
 	u.without = r.Without

@@ -5,7 +5,6 @@ import (
 
 	"github.com/kvbounce/kvbounce/adapters/sim"
 	"github.com/kvbounce/kvbounce/core/agent"
-	"github.com/kvbounce/kvbounce/core/session"
 	"github.com/kvbounce/kvbounce/core/transport"
 	"github.com/kvbounce/kvbounce/ports"
 )
@@ -114,15 +113,18 @@ func (w *World) submit(o Op) {
 		q.Notify = fmt.Appendf(nil, "request %d", o.Request)
 	}
 	h, err := from.agent.Submit(q)
+	w.refusal = err
 	if err != nil {
 		w.tally.refused++
+		w.oracle.refused(from, err)
 		r.srcPool.giveBack(r.srcPages, w)
 		r.giveBackTarget()
 		return
 	}
 	r.h = h
+	w.oracle.taken(r)
 	from.open = append(from.open, r)
-	from.retire(fmt.Sprintf("request %d", r.number), func(s *session.Request) { s.Send(h) })
+	from.join(o.Session, r, nil)
 	w.requests = append(w.requests, r)
 	w.byNumber[r.number] = r
 }
@@ -188,6 +190,7 @@ func (r *request) observe() bool {
 		r.logEnd()
 		if r.h.Status() == transport.Succeeded {
 			r.w.oracle.succeeded(r)
+			r.noteRoute()
 		} else {
 			r.w.oracle.failed(r)
 		}
@@ -237,6 +240,7 @@ func (w *World) perform(o Op) {
 		w.submit(o)
 	case o.Verb == OpCancel:
 		if r := w.byNumber[o.Request]; r != nil && !r.from.dead {
+			w.oracle.cancelled(r)
 			r.cancelled = true
 			r.h.Cancel()
 		}
@@ -266,6 +270,10 @@ func (w *World) perform(o Op) {
 	case o.Verb == OpShut:
 		if x := w.windows[o.Window]; x != nil && x.life == l {
 			x.close()
+		}
+	case o.Verb == OpAbort, o.Verb == OpRetire:
+		if e := l.session(o.Session); e != nil && l.closeBy == ports.Never {
+			e.do(o.Verb)
 		}
 	case o.Verb == OpLeave:
 		l.leave(o.Path)

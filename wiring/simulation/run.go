@@ -20,6 +20,7 @@ type Result struct {
 	Requests   Requests    `json:"requests"`
 	Faults     Faults      `json:"faults"`
 	Ownership  Ownership   `json:"ownership"`
+	Coverage   Coverage    `json:"coverage,omitempty"`
 	Violations []Violation `json:"violations"`
 	VirtualUS  int64       `json:"virtual_us"`
 	WallMS     float64     `json:"wall_ms"`
@@ -61,6 +62,11 @@ type Ownership struct {
 	Fences      int `json:"fences"`      // of processes that ended
 	LateFrames  int `json:"late_frames"` // of fenced incarnations, dropped
 	FailStops   int `json:"fail_stops"`  // processes that ended themselves
+	Sessions    int `json:"sessions"`    // engine requests that send and receive
+	Released    int `json:"released"`    // of them, whose memory was given back whole
+	Retained    int `json:"retained"`    // requests that were refused because too much of the arena was in doubt
+	Rerouted    int `json:"rerouted"`    // that went directly because of it
+	Regained    int `json:"regained"`    // that bounced again after it
 }
 
 // Options are how runs are made.
@@ -92,8 +98,9 @@ func (w *World) result(took time.Duration) *Result {
 	c, t := w.chooser, w.tally
 	r := &Result{Seed: w.setup.seed, Scenario: w.setup.scenario.Name, Steps: w.steps, Events: w.events, VirtualUS: int64(w.at) / 1000,
 		WallMS: float64(took.Microseconds()) / 1000, Violations: []Violation{}, Digest: w.digestHex()}
+	r.Coverage = w.coverage()
 	r.Requests = Requests{Submitted: t.submitted, Succeeded: t.succeeded, Failed: t.failed, Cancelled: t.cancelled, Quiesced: t.quiesced, InDoubt: t.inDoubt}
-	late := []int{int(sim.TransferFailsMovesLate), int(sim.TransferFailsMovesPart), int(sim.TransferFailsSucceeds), int(sim.TransferHangsMovesLate)}
+	late := []int{int(sim.TransferFailsMovesLate), int(sim.TransferFailsMovesPart), int(sim.TransferFailsSucceeds), int(sim.TransferHangsMovesLate), int(sim.TransferPostFailsMovesLate)}
 	failed := append([]int{int(sim.TransferNothingPosted), int(sim.TransferEndsPartly), int(sim.TransferFails), int(sim.TransferHangs)}, late...)
 	r.Faults = Faults{
 		Lost:       c.lost + c.count(sim.SendFrame, int(sim.FrameLost)) + c.count(sim.SendNotify, int(sim.FrameLost)),
@@ -102,7 +109,7 @@ func (w *World) result(took time.Duration) *Result {
 		LateWrites: c.count(sim.PostOne, late...), BadWrites: c.count(sim.PostOne, failed...),
 		BadCopies: c.count(sim.LaunchOne, 1, 2, 3, 4, 5, 6), Crashes: t.crashes,
 	}
-	r.Ownership = Ownership{Windows: t.windows, Deregisters: t.leaves, Fences: t.fences, LateFrames: int(t.lateFrames), FailStops: t.failStops}
+	r.Ownership = Ownership{Windows: t.windows, Deregisters: t.leaves, Fences: t.fences, LateFrames: int(t.lateFrames), FailStops: t.failStops, Sessions: t.sessions, Released: t.released, Retained: t.retained, Rerouted: t.rerouted, Regained: t.regained}
 	if v := w.oracle.violation; v != nil {
 		r.Violations = append(r.Violations, *v)
 		r.Record = newRecord(w)
@@ -179,6 +186,17 @@ func (s *Result) add(r *Result) {
 	o.Fences += p.Fences
 	o.LateFrames += p.LateFrames
 	o.FailStops += p.FailStops
+	o.Sessions += p.Sessions
+	o.Released += p.Released
+	o.Retained += p.Retained
+	o.Rerouted += p.Rerouted
+	o.Regained += p.Regained
+	if s.Coverage == nil {
+		s.Coverage = Coverage{}
+	}
+	for name, n := range r.Coverage {
+		s.Coverage[name] += n
+	}
 	if s.Record == nil {
 		s.Record = r.Record
 	}

@@ -38,12 +38,16 @@ func TestDigests(t *testing.T) {
 
 // TestScenariosAreClean runs each scenario over some seeds, and sees that its faults happen.
 func TestScenariosAreClean(t *testing.T) {
+	covered := Coverage{}
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
 			s, err := Load(name)
 			require.NoError(t, err)
 			r := RunMany(s, 1, 8, Options{}, nil)
 			require.Empty(t, r.Violations)
+			for what, n := range r.Coverage {
+				covered[what] += n
+			}
 			q := r.Requests
 			require.Equal(t, q.Submitted, q.Succeeded+q.Failed+q.Cancelled)
 			require.Equal(t, q.Submitted, q.Quiesced+q.InDoubt)
@@ -51,6 +55,7 @@ func TestScenariosAreClean(t *testing.T) {
 			f, o := r.Faults, r.Ownership
 			for _, fault := range map[string][]int{
 				"loss": {f.Lost, f.Refused}, "reorder": {f.Lost, f.Duplicated, f.Reordered}, "cancel-storm": {q.Cancelled, o.Deregisters}, "late-writes": {f.LateWrites, f.BadWrites, q.InDoubt, o.Fences},
+				"sessions": {o.Sessions, o.Released, q.Cancelled, f.Crashes}, "retain": {o.Retained, o.Rerouted, o.Regained, o.Fences},
 				"peer-death": {f.Crashes, q.InDoubt, o.Fences}, "restart": {f.Crashes, f.Reordered, o.Fences, o.LateFrames}, "fail-stop": {o.FailStops, f.BadWrites, q.InDoubt}, "windows": {o.Windows, f.Crashes, o.Deregisters, q.Failed}, "multi-writer": {o.Windows, f.Lost, q.Failed}, "slow-copies": {f.BadCopies},
 				"all": {f.Lost, f.Duplicated, f.Reordered, f.LateWrites, f.BadCopies, f.Crashes, q.Cancelled, o.Fences, o.Windows},
 			}[name] {
@@ -58,6 +63,21 @@ func TestScenariosAreClean(t *testing.T) {
 			}
 		})
 	}
+	if t.Failed() {
+		return
+	}
+	var never []string
+	for _, what := range evidences {
+		if covered[what] == 0 {
+			never = append(never, what)
+		}
+	}
+	for fault := range faultNames {
+		if covered[fault] == 0 {
+			never = append(never, fault)
+		}
+	}
+	require.Empty(t, never, "what the scenarios never make happen")
 }
 
 // TestSeedsAreSummedInOrder holds a sum over seeds against its parts.
@@ -191,5 +211,19 @@ func BenchmarkRun(b *testing.B) {
 			}
 			b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
 		})
+	}
+}
+
+// TestCancelStorm cancels most of some thousand requests, each at a random moment of its life, with messages lost and late. More of them: kvbounce sim --scenario cancel-storm --requests 100000.
+func TestCancelStorm(t *testing.T) {
+	s, err := Load("cancel-storm")
+	require.NoError(t, err)
+	r := Run(s, 3, Options{Override: Override{Requests: 2000}})
+	require.Empty(t, r.Violations)
+	require.Equal(t, 2000, r.Requests.Submitted)
+	require.Greater(t, r.Requests.Cancelled, 500)
+	require.Equal(t, 2000, r.Requests.Quiesced)
+	for _, at := range []string{"gathering", "writing", "scattering"} {
+		require.NotZero(t, r.Coverage["cancelled while "+at], at)
 	}
 }

@@ -37,6 +37,8 @@ type Scenario struct {
 	windowOpen               span // how long one stays open; 0: for ever
 	stray                    span // percent of those requests that must be refused: no token, or of another window, or of a closed one
 	retire                   span // the retirement deadline, after which agents fail-stop; 0: there is none
+	sessions                 span // engine requests that send and receive, and are retired
+	abort                    span // percent of them that are aborted
 	deregisters              span // pools that are deregistered
 	removals, pauses         span
 	jumps, cuts              span
@@ -67,7 +69,7 @@ func (s *Scenario) fields() map[string]*span {
 	return map[string]*span{
 		"senders": &s.senders, "receivers": &s.receivers, "both": &s.both, "hostile": &s.hostile, "requests": &s.requests, "during": &s.during, "pages": &s.pages,
 		"big_pages": &s.bigPages, "big": &s.big, "direct": &s.direct, "read": &s.read, "auto": &s.auto, "overlap": &s.overlap, "cancel": &s.cancel, "ready": &s.ready, "notify": &s.notify,
-		"crashes": &s.crashes, "closes": &s.closes, "restart": &s.restart, "fences": &s.fences, "retire": &s.retire, "deregisters": &s.deregisters, "windows": &s.windows, "window_pages": &s.windowPages, "window_requests": &s.windowRequests, "window_open": &s.windowOpen, "stray": &s.stray, "settle": &s.settle, "removals": &s.removals, "pauses": &s.pauses, "jumps": &s.jumps, "cuts": &s.cuts,
+		"crashes": &s.crashes, "closes": &s.closes, "restart": &s.restart, "fences": &s.fences, "retire": &s.retire, "sessions": &s.sessions, "abort": &s.abort, "deregisters": &s.deregisters, "windows": &s.windows, "window_pages": &s.windowPages, "window_requests": &s.windowRequests, "window_open": &s.windowOpen, "stray": &s.stray, "settle": &s.settle, "removals": &s.removals, "pauses": &s.pauses, "jumps": &s.jumps, "cuts": &s.cuts,
 		"page_bytes": &s.pageBytes, "granule": &s.granule, "arena": &s.arena, "chunk": &s.chunk, "window": &s.window, "copies": &s.copies, "eager": &s.eager,
 		"timeout": &s.timeout, "lease": &s.lease, "late_frame": &s.lateFrame, "late_write": &s.lateWrite, "late_copy": &s.lateCopy, "fair": &s.fair, "must_succeed": &s.mustSucceed,
 	}
@@ -104,29 +106,30 @@ var faultNames = map[string]struct {
 	kind   sim.PointKind
 	option int
 }{
-	"frame late":             {sim.SendFrame, int(sim.FrameLate)},
-	"frame lost":             {sim.SendFrame, int(sim.FrameLost)},
-	"frame twice":            {sim.SendFrame, int(sim.FrameTwice)},
-	"frame refused":          {sim.SendFrame, int(sim.FrameRefused)},
-	"notify late":            {sim.SendNotify, int(sim.FrameLate)},
-	"notify lost":            {sim.SendNotify, int(sim.FrameLost)},
-	"notify refused":         {sim.SendNotify, int(sim.FrameRefused)},
-	"write late":             {sim.PostOne, int(sim.TransferSucceedsLate)},
-	"write nothing-posted":   {sim.PostOne, int(sim.TransferNothingPosted)},
-	"write ends-partly":      {sim.PostOne, int(sim.TransferEndsPartly)},
-	"write fails":            {sim.PostOne, int(sim.TransferFails)},
-	"write fails-moves-late": {sim.PostOne, int(sim.TransferFailsMovesLate)},
-	"write fails-moves-part": {sim.PostOne, int(sim.TransferFailsMovesPart)},
-	"write fails-succeeds":   {sim.PostOne, int(sim.TransferFailsSucceeds)},
-	"write hangs":            {sim.PostOne, int(sim.TransferHangs)},
-	"write hangs-moves-late": {sim.PostOne, int(sim.TransferHangsMovesLate)},
-	"copy late":              {sim.LaunchOne, int(sim.CopySucceedsLate)},
-	"copy refused":           {sim.LaunchOne, int(sim.CopyRefused)},
-	"copy not-launched":      {sim.LaunchOne, int(sim.CopyNotLaunched)},
-	"copy fails":             {sim.LaunchOne, int(sim.CopyFails)},
-	"copy fails-runs-late":   {sim.LaunchOne, int(sim.CopyFailsRunsLate)},
-	"copy hangs":             {sim.LaunchOne, int(sim.CopyHangs)},
-	"orphan moves-on":        {sim.OrphanMoves, int(sim.OrphanMovesOn)},
+	"frame late":                  {sim.SendFrame, int(sim.FrameLate)},
+	"frame lost":                  {sim.SendFrame, int(sim.FrameLost)},
+	"frame twice":                 {sim.SendFrame, int(sim.FrameTwice)},
+	"frame refused":               {sim.SendFrame, int(sim.FrameRefused)},
+	"notify late":                 {sim.SendNotify, int(sim.FrameLate)},
+	"notify lost":                 {sim.SendNotify, int(sim.FrameLost)},
+	"notify refused":              {sim.SendNotify, int(sim.FrameRefused)},
+	"write late":                  {sim.PostOne, int(sim.TransferSucceedsLate)},
+	"write nothing-posted":        {sim.PostOne, int(sim.TransferNothingPosted)},
+	"write ends-partly":           {sim.PostOne, int(sim.TransferEndsPartly)},
+	"write fails":                 {sim.PostOne, int(sim.TransferFails)},
+	"write fails-moves-late":      {sim.PostOne, int(sim.TransferFailsMovesLate)},
+	"write fails-moves-part":      {sim.PostOne, int(sim.TransferFailsMovesPart)},
+	"write fails-succeeds":        {sim.PostOne, int(sim.TransferFailsSucceeds)},
+	"write hangs":                 {sim.PostOne, int(sim.TransferHangs)},
+	"write hangs-moves-late":      {sim.PostOne, int(sim.TransferHangsMovesLate)},
+	"write post-fails-moves-late": {sim.PostOne, int(sim.TransferPostFailsMovesLate)},
+	"copy late":                   {sim.LaunchOne, int(sim.CopySucceedsLate)},
+	"copy refused":                {sim.LaunchOne, int(sim.CopyRefused)},
+	"copy not-launched":           {sim.LaunchOne, int(sim.CopyNotLaunched)},
+	"copy fails":                  {sim.LaunchOne, int(sim.CopyFails)},
+	"copy fails-runs-late":        {sim.LaunchOne, int(sim.CopyFailsRunsLate)},
+	"copy hangs":                  {sim.LaunchOne, int(sim.CopyHangs)},
+	"orphan moves-on":             {sim.OrphanMoves, int(sim.OrphanMovesOn)},
 }
 
 // ParseScenario reads a scenario file: lines of a key and a range, "fault KIND WHAT PPM BUDGET", and comments after '#'.

@@ -15,6 +15,7 @@ type setup struct {
 	scenario    *Scenario
 	seed        uint64
 	peers       int      // Override.Peers
+	wanted      int      // Override.Requests
 	small       int      // number of the configuration of --exhaustive; 0: none
 	without     []string // agents that a record leaves out
 	timing      sim.Timing
@@ -51,13 +52,14 @@ type agentSetup struct {
 
 // Override changes a scenario from the command line.
 type Override struct {
-	Peers int // senders; 0: as the scenario says
+	Peers    int // senders; 0: as the scenario says
+	Requests int // 0: as the scenario says; they are submitted at the rate that it says
 }
 
 // newSetup draws a run.
 func newSetup(s *Scenario, seed uint64, o Override) *setup {
 	d := newDraw(seed, "setup "+filepath.Base(s.Name)) // wherever a file lies, its runs are the same
-	u := &setup{scenario: s, seed: seed, peers: o.Peers, moveBytes: 64 << d.index(5), pageBytes: s.pageBytes.power(d), fair: s.fair.count(d)}
+	u := &setup{scenario: s, seed: seed, peers: o.Peers, wanted: o.Requests, moveBytes: 64 << d.index(5), pageBytes: s.pageBytes.power(d), fair: s.fair.count(d)}
 	base := func() time.Duration { return time.Duration(1+d.index(50)) * time.Microsecond }
 	u.timing = sim.Timing{
 		Frame:    sim.Cost{Base: base(), Late: s.lateFrame.duration(d)},
@@ -138,6 +140,11 @@ func (u *setup) drawOps(d draw, o Override) {
 	if o.Peers > 0 {
 		requests = requestsEach * o.Peers
 	}
+	soon := during // after a submit, what becomes of it
+	if o.Requests > 0 {
+		during = during * time.Duration(o.Requests) / time.Duration(max(requests, 1))
+		requests = o.Requests
+	}
 	targets := receivers
 	if len(hostile) > 0 {
 		targets = slices.Concat(receivers, receivers, hostile)
@@ -172,15 +179,16 @@ func (u *setup) drawOps(d draw, o Override) {
 			r.Path = "overlap"
 		}
 		if d.percent(ready) {
-			r.Delay = time.Duration(d.below(uint64(during)))
+			r.Delay = time.Duration(d.below(uint64(soon)))
 		}
 		r.Notify = d.percent(notify)
 		op(r)
 		if d.percent(cancel) {
-			op(Op{Verb: OpCancel, At: r.At.Add(time.Duration(d.below(uint64(during)) >> d.index(12))), Request: r.Request})
+			op(Op{Verb: OpCancel, At: r.At.Add(time.Duration(d.below(uint64(soon)) >> d.index(12))), Request: r.Request})
 		}
 	}
 	u.drawWindows(d, senders, receivers, during)
+	u.drawSessions(d, senders, receivers, during)
 	u.drawTrouble(d, honest, during)
 	for _, h := range hostile {
 		for range 20 + d.index(60) {

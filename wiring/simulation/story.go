@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/kvbounce/kvbounce/adapters/sim"
-	"github.com/kvbounce/kvbounce/core/transport"
 	"github.com/kvbounce/kvbounce/core/wire"
 	"github.com/kvbounce/kvbounce/ports"
 )
@@ -17,7 +16,11 @@ import (
 //
 //	set KEY VALUE                       a scenario's key, before the first other verb
 //	submit N FROM TO PATH PAGES         PATH is bounce, direct, read or auto, window/W with the token of window W, or stray/W into pages of other windows with it
+//	refuse N FROM TO PATH PAGES PEER    the same, which must be refused with an error that names PEER
 //	open A W PAGES | shut A W           the receive window W; set windows and window_pages before
+//	session N                           what is submitted or opened from now on is in its agent's session N; 0: in none
+//	leave A POOL                        A deregisters its memory: src, dst or windows
+//	abort A N | retire A N              A cancels all of its session N; A asks from now on whether its memory may be reused
 //	cancel N | add A B | remove A B | fence A B | crash A | close A | start A | pause A TIME | jump A TIME | cut A B | heal A B
 //	drop TYPE A B                       the next frame of this type from A to B is lost; "any" is every type
 //	twice TYPE A B                      it arrives twice
@@ -27,7 +30,12 @@ import (
 //	orphan A FATE                       what the next transfer of A does that has bytes to move after A died
 //	tick TIME                           virtual time passes
 //	settle                              faults stop, and all must end that can
-//	expect request N WORD...            in-progress, succeeded, failed, cancelled, quiesced, not-quiesced, released, not-released
+//	expect request N WORD...            in-progress, succeeded, failed, cancelled, quiesced, not-quiesced, released, not-released, bounced, went-directly
+//	expect window W WORD...             quiesced, not-quiesced
+//	expect session A N WORD             released, pending
+//	expect unproved A PEER BYTES        of A's arena that are kept because of PEER, 0 if it is not among those that are shown
+//	expect fail-stops N                 processes that ended themselves so far
+//	expect dead A | expect left A POOL
 //	expect blocks A N                   arena blocks that A holds
 //	expect sent TYPE A B N              frames of this type that A sent to B so far
 //
@@ -39,6 +47,7 @@ type story struct {
 	held    []heldFrame
 	sent    map[string]int
 	courier *sim.Control
+	session int // of what is submitted or opened
 	line    int
 }
 
@@ -138,13 +147,13 @@ func (s *story) do(words []string, o Options) error {
 		return err
 	}
 	args := words[1:]
-	need := map[string]int{"submit": 5, "cancel": 1, "add": 2, "remove": 2, "fence": 2, "open": 3, "shut": 2, "crash": 1, "close": 1, "start": 1, "pause": 2, "jump": 2, "cut": 2, "heal": 2, "drop": 3, "twice": 3, "hold": 3,
+	need := map[string]int{"submit": 5, "cancel": 1, "add": 2, "remove": 2, "fence": 2, "open": 3, "shut": 2, "refuse": 6, "leave": 2, "session": 1, "abort": 2, "retire": 2, "crash": 1, "close": 1, "start": 1, "pause": 2, "jump": 2, "cut": 2, "heal": 2, "drop": 3, "twice": 3, "hold": 3,
 		"deliver": 3, "transfer": 2, "copy": 2, "orphan": 2, "tick": 1, "settle": 0}
 	if n, known := need[words[0]]; known && n != len(args) {
 		return fmt.Errorf("%s takes %d words", words[0], n)
 	}
 	switch words[0] {
-	case "submit":
+	case "submit", "refuse":
 		number, err := strconv.Atoi(args[0])
 		pages, err2 := strconv.Atoi(args[4])
 		if err != nil || err2 != nil {
@@ -152,12 +161,15 @@ func (s *story) do(words []string, o Options) error {
 		}
 		path, window, _ := strings.Cut(args[3], "/")
 		w, _ := strconv.Atoi(window)
-		s.w.perform(Op{Verb: OpSubmit, Request: number, Agent: args[1], Peer: args[2], Path: path, Window: w, Pages: pages, Layout: uint64(number)})
+		s.w.perform(Op{Verb: OpSubmit, Request: number, Agent: args[1], Peer: args[2], Path: path, Window: w, Pages: pages, Layout: uint64(number), Session: s.session})
+		if words[0] == "refuse" {
+			return s.refused(number, args[5])
+		}
 		if s.w.byNumber[number] == nil {
-			return fmt.Errorf("the submit was refused")
+			return fmt.Errorf("the submit was refused: %v", s.w.refusal)
 		}
 	case "open", "shut":
-		o := Op{Verb: words[0], Agent: args[0], Layout: 1}
+		o := Op{Verb: words[0], Agent: args[0], Layout: 1, Session: s.session}
 		o.Window, _ = strconv.Atoi(args[1])
 		if words[0] == "open" {
 			o.Pages, _ = strconv.Atoi(args[2])
@@ -166,11 +178,18 @@ func (s *story) do(words []string, o Options) error {
 		if s.w.windows[o.Window] == nil {
 			return fmt.Errorf("there is no such window")
 		}
+	case "session":
+		s.session, _ = strconv.Atoi(args[0])
+	case "abort", "retire":
+		number, _ := strconv.Atoi(args[1])
+		s.w.perform(Op{Verb: words[0], Agent: args[0], Session: number})
 	case "cancel":
 		number, _ := strconv.Atoi(args[0])
 		s.w.perform(Op{Verb: OpCancel, Request: number})
 	case "add", "remove", "fence", "cut", "heal":
 		s.w.perform(Op{Verb: words[0], Agent: args[0], Peer: args[1]})
+	case "leave":
+		s.w.perform(Op{Verb: OpLeave, Agent: args[0], Path: args[1]})
 	case "crash", "close", "start":
 		s.w.perform(Op{Verb: words[0], Agent: args[0]})
 	case "pause", "jump":
@@ -273,67 +292,5 @@ func (s *story) fate(verb, agent, fate string) error {
 		return fmt.Errorf("there is no fate %q", fate)
 	}
 	s.faults = append(s.faults, &storyFault{kind: known.kind, from: agent, option: known.option})
-	return nil
-}
-
-func (s *story) expect(args []string) error {
-	switch {
-	case len(args) >= 3 && args[0] == "request":
-		number, _ := strconv.Atoi(args[1])
-		r := s.w.byNumber[number]
-		if r == nil {
-			return fmt.Errorf("there is no request %s", args[1])
-		}
-		for _, word := range args[2:] {
-			if err := r.is(word); err != nil {
-				return err
-			}
-		}
-		return nil
-	case len(args) == 3 && args[0] == "blocks":
-		n := s.w.byName[args[1]]
-		if n == nil || n.now == nil {
-			return fmt.Errorf("%s is not alive", args[1])
-		}
-		if held := fmt.Sprint(n.now.agent.Stats().BlocksHeld); held != args[2] {
-			return fmt.Errorf("it holds %s", held)
-		}
-		return nil
-	case len(args) == 5 && args[0] == "sent":
-		if n := fmt.Sprint(s.sent[strings.Join(args[1:4], " ")]); n != args[4] {
-			return fmt.Errorf("it sent %s", n)
-		}
-		return nil
-	}
-	return fmt.Errorf("want request N WORD…, blocks AGENT N, or sent TYPE A B N")
-}
-
-// is reports whether a word of expect holds.
-func (r *request) is(word string) error {
-	status := r.h.Status()
-	holds := false
-	switch word {
-	case "in-progress":
-		holds = status == transport.InProgress
-	case "succeeded":
-		holds = status == transport.Succeeded
-	case "failed":
-		holds = status == transport.Failed && !isCancelled(r.h.Err())
-	case "cancelled":
-		holds = status == transport.Failed && isCancelled(r.h.Err())
-	case "quiesced":
-		holds = r.h.IsQuiesced()
-	case "not-quiesced":
-		holds = !r.h.IsQuiesced()
-	case "released":
-		holds = r.h.IsSourceReleased()
-	case "not-released":
-		holds = !r.h.IsSourceReleased()
-	default:
-		return fmt.Errorf("there is no word %q", word)
-	}
-	if !holds {
-		return fmt.Errorf("it is %s (%v), quiesced %t, released %t", status, r.h.Err(), r.h.IsQuiesced(), r.h.IsSourceReleased())
-	}
 	return nil
 }

@@ -1,10 +1,7 @@
 package simulation
 
 import (
-	"fmt"
-
 	"github.com/kvbounce/kvbounce/core/agent"
-	"github.com/kvbounce/kvbounce/core/session"
 	"github.com/kvbounce/kvbounce/ports"
 )
 
@@ -31,6 +28,7 @@ func (w *World) openWindow(l *life, o Op) {
 	if x.pages = p.take(o.Pages, d, x.holder); x.pages == nil {
 		return
 	}
+	w.trespass(l, x)
 	var ready ports.Event
 	if o.Delay > 0 {
 		ready = &readyEvent{w: w.sim, at: w.sim.Now().Add(o.Delay)}
@@ -47,7 +45,30 @@ func (w *World) openWindow(l *life, o Op) {
 	w.windows[o.Window] = x
 	l.windows = append(l.windows, x)
 	w.tally.windows++
-	l.retire(fmt.Sprintf("window %d", x.number), func(s *session.Request) { s.Receive(x.h) })
+	l.join(o.Session, nil, x)
+}
+
+// trespass tries what must be refused: a window over memory that was registered for direct use, and over a window that is not quiesced, whose memory can't be registered for direct use either.
+func (w *World) trespass(l *life, x *window) {
+	over := func(addr uint64) error {
+		_, err := l.agent.OpenReceive(ports.Runs{Runs: []ports.Run{{Addr: addr, Piece: uint32(w.setup.pageBytes), Pieces: 1, Table: ports.NoTable}}}, nil)
+		return err
+	}
+	if err := over(l.dst.addr(0)); err == nil {
+		w.oracle.violate("window-taken", "%s opens a window over memory that was registered for direct use", l.label())
+	}
+	for _, y := range l.windows {
+		if y == x || y.over {
+			continue
+		}
+		page := y.life.windowed.addr(y.pages[0])
+		if err := over(page); err == nil {
+			w.oracle.violate("window-taken", "%s opens a window over window %d, which is not quiesced", l.label(), y.number)
+		}
+		if _, err := l.agent.Register([]ports.Descriptor{{Addr: page, Bytes: w.setup.pageBytes}}, agent.Direct); err == nil {
+			w.oracle.violate("window-taken", "%s registers memory of window %d, which is not quiesced, for direct use", l.label(), y.number)
+		}
+	}
 }
 
 // windowRuns are the pages, all in one run or each in one.
@@ -85,6 +106,7 @@ func (x *window) observe() {
 		w.oracle.violate("false-window", "window %d of %s is quiesced while %d scatters into it have no evidence (closed: %t)", x.number, x.life.label(), x.scatters, x.shut)
 	}
 	x.over = true
+	w.oracle.evidence["window quiesced"]++
 	x.life.windowed.giveBack(x.pages, w)
 }
 

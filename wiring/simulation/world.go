@@ -30,6 +30,7 @@ type World struct {
 	requests []*request
 	byNumber map[int]*request
 	windows  map[int]*window
+	refusal  error // of the last submit
 
 	stopped *bool // ends the run without a verdict when it becomes true; nil: never
 
@@ -45,6 +46,8 @@ type tally struct {
 	refused                                                    int // Submit returned an error
 	crashes                                                    int
 	fences, windows, leaves, failStops                         int
+	sessions, released                                         int    // engine requests, and those whose memory was given back whole
+	retained, rerouted, regained                               int    // requests that were refused because of what is retained, went directly, and bounced after all
 	lateFrames                                                 uint64 // of fenced incarnations
 }
 
@@ -56,7 +59,7 @@ func newWorld(u *setup, c *chooser) *World {
 	}
 	c.label = w.label
 	w.oracle = newOracle(w)
-	w.sim = sim.NewVirtual(sim.Config{Seed: u.seed, Timing: u.timing, MoveBytes: u.moveBytes, Chooser: c, ChooseOrder: u.order, OrphanMost: u.orphanMost, Trace: w.trace, Observe: u.order})
+	w.sim = sim.NewVirtual(sim.Config{Seed: u.seed, Timing: u.timing, MoveBytes: u.moveBytes, Chooser: c, ChooseOrder: u.order, AlwaysLatest: u.order, OrphanMost: u.orphanMost, Trace: w.trace, Observe: u.order})
 	return w
 }
 

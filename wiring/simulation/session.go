@@ -1,0 +1,301 @@
+package simulation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kvbounce/kvbounce/core/session"
+	"github.com/kvbounce/kvbounce/core/transport"
+	"github.com/kvbounce/kvbounce/ports"
+)
+
+// engineRequest is a request of an inference engine, as its application and the oracle know it: what it sends and the windows in which it receives, retired together.
+type engineRequest struct {
+	life     *life
+	number   int
+	s        *session.Request
+	sends    []*request
+	windows  []*window
+	retiring bool // its application asks whether its memory may be reused
+	over     bool // and was told so
+}
+
+// name is the session's in reports.
+func (e *engineRequest) name() string { return fmt.Sprintf("session %d", e.number) }
+
+// join puts a transfer or window into the session of an operation; without one, under the retirement deadline where the scenario has one.
+func (l *life) join(number int, r *request, x *window) {
+	var name string
+	var e *engineRequest
+	switch {
+	case number > 0:
+		if e = l.session(number); e == nil {
+			return
+		}
+	case l.node.w.setup.retire == 0:
+		return
+	case r != nil:
+		name = fmt.Sprintf("request %d", r.number)
+	default:
+		name = fmt.Sprintf("window %d", x.number)
+	}
+	if e == nil {
+		s, err := l.agent.Session(name)
+		if err != nil { // after a fail-stop the process only has to end
+			return
+		}
+		e = &engineRequest{life: l, s: s}
+	}
+	if r != nil {
+		e.sends = append(e.sends, r)
+		e.s.Send(r.h)
+	} else {
+		e.windows = append(e.windows, x)
+		e.s.Receive(x.h)
+	}
+}
+
+// session is one of the life's sessions by its number; nil after a fail-stop.
+func (l *life) session(number int) *engineRequest {
+	for _, e := range l.sessions {
+		if e.number == number {
+			return e
+		}
+	}
+	e := &engineRequest{life: l, number: number}
+	var err error
+	if e.s, err = l.agent.Session(e.name()); err != nil {
+		return nil
+	}
+	l.sessions = append(l.sessions, e)
+	l.node.w.tally.sessions++
+	return e
+}
+
+// do takes an operation on the session.
+func (e *engineRequest) do(verb string) {
+	if verb == OpAbort {
+		e.abort()
+		return
+	}
+	e.retiring = true
+	e.observe()
+}
+
+// abort cancels all that the session started, any number of times.
+func (e *engineRequest) abort() {
+	name := "session: aborted"
+	if e.over {
+		name = "session: aborted when over"
+	}
+	e.life.node.w.oracle.evidence[name]++
+	e.shut()
+	for _, r := range e.sends {
+		r.cancelled = true
+	}
+	e.s.CancelLocal()
+	for _, x := range e.windows {
+		x.observe()
+	}
+}
+
+// shut notes that the windows are being closed.
+func (e *engineRequest) shut() {
+	for _, x := range e.windows {
+		if !x.shut {
+			x.shut, x.shutAt = true, e.life.node.w.sim.Now()
+		}
+	}
+}
+
+// observe asks as the application does after each turn. Released must be true of all parts at once.
+func (e *engineRequest) observe() {
+	if !e.retiring || e.over {
+		return
+	}
+	w := e.life.node.w
+	e.shut()
+	verdict := e.s.RequireQuiescence()
+	for _, x := range e.windows {
+		x.observe()
+	}
+	switch verdict {
+	case session.Released:
+		e.over = true
+		w.tally.released++
+		if len(e.sends) > 0 && len(e.windows) > 0 {
+			w.oracle.evidence["session: released, that sent and received"]++
+		}
+		if what := e.doubt(); what != "" {
+			w.oracle.violate("false-retired", "%s of %s is released while %s has no evidence", e.name(), e.life.label(), what)
+		}
+	case session.Fatal:
+		if !e.life.stopping && !e.life.dead {
+			w.oracle.violate("false-retired", "%s of %s is fatal, and its agent did not fail-stop", e.name(), e.life.label())
+		}
+	}
+}
+
+// doubt is a part of which something has no evidence: it may touch the application's memory. "" if there is none.
+func (e *engineRequest) doubt() string {
+	for _, r := range e.sends {
+		if r.gathers > 0 || r.transfers > 0 {
+			return r.String()
+		}
+	}
+	for _, x := range e.windows {
+		if x.scatters > 0 {
+			return fmt.Sprintf("a scatter into window %d", x.number)
+		}
+	}
+	return ""
+}
+
+// since is when the first part in doubt ended logically.
+func (e *engineRequest) since() (at ports.Instant, found bool) {
+	take := func(t ports.Instant) {
+		if !found || t < at {
+			at, found = t, true
+		}
+	}
+	for _, r := range e.sends {
+		if r.callerDoubt() {
+			take(r.ended)
+		}
+	}
+	for _, x := range e.windows {
+		if x.shut && x.scatters > 0 {
+			take(x.shutAt)
+		}
+	}
+	return at, found
+}
+
+// drawSessions draws engine requests: each has a window that several others write in and sends to several others, and is aborted or runs to its end before it is retired. Some writers have a session of their own.
+func (u *setup) drawSessions(d draw, senders, receivers []string, during time.Duration) {
+	s := u.scenario
+	if s.sessions.high == 0 {
+		return
+	}
+	op := func(o Op) { u.ops = append(u.ops, o) }
+	var request, window, number int
+	for _, o := range u.ops {
+		request, window = max(request, o.Request), max(window, o.Window)
+	}
+	other := func(names []string, than string) string {
+		for range 8 {
+			if name := names[d.index(len(names))]; name != than {
+				return name
+			}
+		}
+		return ""
+	}
+	abort := s.abort.count(d)
+	for range s.sessions.count(d) {
+		owner := receivers[d.index(len(receivers))]
+		number++
+		own, at := number, ports.Instant(introduction).Add(time.Duration(d.below(uint64(during))))
+		end := at.Add(time.Duration(d.below(uint64(during))))
+		moment := func() ports.Instant { return at.Add(1 + time.Duration(d.below(uint64(end-at)+1)>>d.index(6))) }
+		retire := func(agent string, session int) {
+			if d.percent(abort) {
+				op(Op{Verb: OpAbort, At: moment(), Agent: agent, Session: session})
+				if d.percent(20) {
+					op(Op{Verb: OpAbort, At: end.Add(time.Duration(d.below(uint64(during)))), Agent: agent, Session: session})
+				}
+			}
+			op(Op{Verb: OpRetire, At: end, Agent: agent, Session: session})
+		}
+		window++
+		open := Op{Verb: OpOpen, At: at, Agent: owner, Window: window, Pages: s.windowPages.count(d), Layout: d.below(1 << 32), Session: own}
+		op(open)
+		u.windowPages, u.windowsStay = max(u.windowPages, open.Pages), u.windowsStay+open.Pages
+		for range s.windowRequests.count(d) {
+			from := other(senders, owner)
+			if from == "" {
+				continue
+			}
+			request++
+			write := Op{Verb: OpSubmit, At: moment(), Request: request, Agent: from, Peer: owner, Path: "window", Window: window, Pages: 1 + d.index((open.Pages+1)/2), Layout: d.below(1 << 32)}
+			if d.percent(30) {
+				number++
+				write.Session = number
+				retire(from, number)
+			}
+			op(write)
+		}
+		if d.percent(80) && slices.Contains(senders, owner) {
+			for range 1 + d.index(3) {
+				to := other(receivers, owner)
+				if to == "" {
+					continue
+				}
+				request++
+				send := Op{Verb: OpSubmit, At: moment(), Request: request, Agent: owner, Peer: to, Path: "bounce", Pages: s.pages.count(d), Layout: d.below(1 << 32), Session: own}
+				if d.percent(s.direct.count(d)) {
+					send.Path = "direct"
+				}
+				op(send)
+			}
+		}
+		retire(owner, own)
+	}
+}
+
+// noteRoute counts the successes that the limit on what is retained makes: direct ones while it is reached, and bounce ones when it was.
+func (r *request) noteRoute() {
+	if r.path != "auto" && !r.from.wasRefused {
+		return
+	}
+	t, refusing := &r.w.tally, r.from.agent.Stats().BounceRefusal != ""
+	switch bounced := r.h.Path() == transport.PathBounce; {
+	case refusing && !bounced && r.path == "auto":
+		t.rerouted++
+	case !refusing && bounced && r.from.wasRefused:
+		t.regained++
+	}
+}
+
+// taken holds a bounce request that Submit took against the limit on what is retained: what failed without evidence before the last turn is known.
+func (o *oracle) taken(r *request) {
+	if r.h.Path() != transport.PathBounce {
+		return
+	}
+	l, kept := r.from, uint64(0)
+	for _, t := range o.transfers { // in whatever order
+		if t.owner == l && t.req == nil && t.failed && !t.fenced && t.failedTurn < l.turns {
+			kept += uint64(len(t.source)) * l.node.setup.granule
+		}
+	}
+	if limit := l.node.setup.arena / 2; kept > limit {
+		o.violate("over-limit", "%s takes %s although %d bytes of its arena are in doubt; the limit is %d", l.label(), r, kept, limit)
+	}
+}
+
+// refused takes in why Submit refused a request. A refusal for what is retained must name a peer of which something is in doubt.
+func (o *oracle) refused(l *life, err error) {
+	var f *transport.Failure
+	if !errors.Is(err, transport.ErrRetained) || !errors.As(err, &f) {
+		return
+	}
+	o.w.tally.retained++
+	l.wasRefused = true
+	for _, t := range o.transfers { // in whatever order
+		if t.owner == l && t.to == f.Peer && t.failed && !t.fenced {
+			return
+		}
+	}
+	for _, c := range o.copies { // likewise
+		if c.life == l && c.req != nil && c.req.to.id == f.Peer {
+			return
+		}
+	}
+	for _, r := range l.books.regions { // likewise
+		if r.flow.from == f.Peer && (r.scatters > 0 || !r.scattered && !r.drained) { // that its write succeeded only its sender knows
+			return
+		}
+	}
+	o.violate("false-refusal", "%s refuses bounce requests because of %s, of which nothing is in doubt: %v", l.label(), o.w.label(f.Peer), err)
+}
