@@ -130,11 +130,11 @@ func (a *agent) receive(take func(from string, message []byte)) error {
 	return received(C.kvn_receive(a.c, &data, &n), data, n, take)
 }
 
-// rest drives the agent every so often until something arrived, which it hands over as receive does, or the bell is rung.
-func (a *agent) rest(b *bell, every time.Duration, take func(from string, message []byte)) error {
+// rest drives the agent every so often, so many times, or until something arrived, which it hands over as receive does, or the bell is rung.
+func (a *agent) rest(b *bell, every time.Duration, turns int, take func(from string, message []byte)) error {
 	var data *C.uint8_t
 	var n C.size_t
-	return received(C.kvn_rest(a.c, &b.c, C.int64_t(every), &data, &n), data, n, take)
+	return received(C.kvn_rest(a.c, &b.c, C.int64_t(every), C.int(turns), &data, &n), data, n, take)
 }
 
 func received(code C.int, data *C.uint8_t, n C.size_t, take func(from string, message []byte)) error {

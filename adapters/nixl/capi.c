@@ -429,11 +429,11 @@ void kvn_bell_wait(kvn_bell *bell, int64_t ns)
 	answer_bell(bell, ns);
 }
 
-int kvn_rest(kvn_agent *a, kvn_bell *bell, int64_t every, const uint8_t **data, size_t *bytes)
+int kvn_rest(kvn_agent *a, kvn_bell *bell, int64_t every, int turns, const uint8_t **data, size_t *bytes)
 {
 	*data = NULL;
 	*bytes = 0;
-	while (!answer_bell(bell, every)) {
+	while (turns-- > 0 && !answer_bell(bell, every)) {
 		int rc = kvn_receive(a, data, bytes);
 		if (rc != KVN_SUCCESS || *bytes > 0) {
 			return rc;

@@ -80,8 +80,8 @@ typedef struct {
 void kvn_bell_ring(kvn_bell *bell);
 // kvn_bell_wait waits until the bell was rung since the last wait, at most ns nanoseconds; below 0 without limit.
 void kvn_bell_wait(kvn_bell *bell, int64_t ns);
-// kvn_rest drives the agent every so many nanoseconds until something arrived, which it answers as kvn_receive does, or the bell was rung since the last wait.
-int kvn_rest(kvn_agent *agent, kvn_bell *bell, int64_t every, const uint8_t **data, size_t *bytes);
+// kvn_rest drives the agent every so many nanoseconds, so many times, or until something arrived, which it answers as kvn_receive does, or the bell was rung since the last wait.
+int kvn_rest(kvn_agent *agent, kvn_bell *bell, int64_t every, int turns, const uint8_t **data, size_t *bytes);
 // kvn_precise_sleep lets the calling thread's timed waits end on time; by default Linux adds 50 microseconds.
 void kvn_precise_sleep(void);
 

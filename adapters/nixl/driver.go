@@ -166,9 +166,9 @@ func (d *driver) receive() (moved bool) {
 	return d.taken(d.agent.receive)
 }
 
-// rest drives NIXL every so often until messages arrived, which it takes in, or the bell is rung.
-func (d *driver) rest(b *bell, every time.Duration) (moved bool) {
-	return d.taken(func(take func(from string, message []byte)) error { return d.agent.rest(b, every, take) })
+// rest drives NIXL every so often, so many times, or until messages arrived, which it takes in, or the bell is rung.
+func (d *driver) rest(b *bell, every time.Duration, turns int) (moved bool) {
+	return d.taken(func(take func(from string, message []byte)) error { return d.agent.rest(b, every, turns, take) })
 }
 
 func (d *driver) taken(receive func(take func(from string, message []byte)) error) (moved bool) {
@@ -182,10 +182,8 @@ func (d *driver) taken(receive func(take func(from string, message []byte)) erro
 	return moved
 }
 
-// idle reports whether there is nothing to look after.
-func (d *driver) idle() bool {
-	return len(d.queue)+len(d.running)+len(d.unproved)+len(d.unsettled) == 0
-}
+// idle reports whether nothing may change soon but by messages. Requests that failed are kept for ever, and looked at rarely.
+func (d *driver) idle() bool { return len(d.queue)+len(d.running)+len(d.unsettled) == 0 }
 
 // abandon gives up what is not posted yet of the transfers over a link.
 func (d *driver) abandon(l *link, reason error) (moved bool) {

@@ -18,11 +18,14 @@ const (
 
 const (
 	untilRung = time.Duration(-1)
-	atRest    = time.Duration(-2) // until rung, or something arrives
+	atRest    = time.Duration(-2) // see rest
 )
 
-// restEvery is how often an engine at rest turns: peers' transfers into this agent's memory may need it.
-const restEvery = 5 * time.Millisecond
+// restEvery is how often an engine at rest turns: peers' transfers into this agent's memory may need it. After restTurns of them something else is looked after, such as requests that failed.
+const (
+	restEvery = 5 * time.Millisecond
+	restTurns = 200
+)
 
 // run is the engine's thread. In host mode it runs the driver; in device mode it only connects to peers and forgets them, which takes too long for the reactor.
 func (e *Engine) run(opened chan<- error) {
@@ -70,15 +73,18 @@ func (e *Engine) threadTurn(lastEvent *time.Time) (moved bool, pause time.Durati
 		moved = e.driver.settle() || moved
 		return moved, untilRung
 	}
-	moved, posted := e.turn(e.driven.Swap(false))
+	resting := e.resting.Load()
+	moved, posted := e.turn(e.driven.Swap(false) || resting)
 	moved = e.driver.settle() || moved
 
 	switch {
 	case moved || posted:
 		*lastEvent = time.Now()
 		return moved, 0
-	case e.resting.Load() && e.driver.idle():
+	case resting && e.driver.idle():
 		return moved, atRest
+	case resting:
+		return moved, restEvery
 	case len(e.driver.running) == 0:
 		return moved, untilRung
 	}
@@ -89,7 +95,7 @@ func (e *Engine) threadTurn(lastEvent *time.Time) (moved bool, pause time.Durati
 func (e *Engine) rest() {
 	e.owner.Lock()
 	defer e.owner.Unlock()
-	if e.driver.rest(&e.bell, restEvery) {
+	if e.driver.rest(&e.bell, restEvery, restTurns) {
 		e.moved.Store(true)
 		e.wake()
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kvbounce/kvbounce/ports"
 )
@@ -20,11 +21,16 @@ type Engine struct {
 	inbox         []*notification
 	socket        []*transfer // of dead processes, which move on when this engine is driven
 	moved         bool        // something happened since Progress was last called
+	resting       bool        // Rest was called since
+	turning       bool        // a turn at rest is queued
 	closed        bool
 	closedAt      ports.Instant
 }
 
-var _ ports.TransferEngine = (*Engine)(nil)
+var (
+	_ ports.TransferEngine = (*Engine)(nil)
+	_ ports.Rester         = (*Engine)(nil)
+)
 
 type registration struct {
 	engine *Engine
@@ -165,10 +171,42 @@ func (e *Engine) Progress() (moved bool) {
 	e.w.mu.Lock()
 	defer e.w.leave()
 	e.w.drive()
+	e.resting = false
 	e.takeSocket()
 	moved, e.moved = e.moved, false
 	e.w.toldByte(e.id, 'p', yes(moved))
 	return moved
+}
+
+// restEvery is how often an engine at rest turns.
+const restEvery = 5 * time.Millisecond
+
+// Rest implements ports.Rester in virtual time, where a turn that would find nothing is not taken. In real time only Progress lets time pass.
+func (e *Engine) Rest() bool {
+	e.w.mu.Lock()
+	defer e.w.leave()
+	e.resting = e.w.clock == nil && !e.closed
+	e.w.toldByte(e.id, 'r', yes(e.resting))
+	e.awaitTurn()
+	return e.resting
+}
+
+// awaitTurn queues the next turn at rest if there is something for it to do. w.mu is held.
+func (e *Engine) awaitTurn() {
+	if e.resting && !e.turning && len(e.socket) > 0 {
+		e.turning = true
+		e.w.after(restEvery, (*restTurn)(e))
+	}
+}
+
+// restTurn is an engine's turn at rest.
+type restTurn Engine
+
+func (r *restTurn) happen(*World) {
+	r.turning = false
+	if r.resting {
+		(*Engine)(r).takeSocket()
+	}
 }
 
 // Close forgets peers, registrations and messages. Nothing is moved any more into or out of this agent's memory, except by its own transfers if the
@@ -180,7 +218,7 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.closed, e.closedAt = true, e.w.now
-	e.registrations, e.peers, e.inbox, e.socket, e.local = nil, nil, nil, nil, coverage{}
+	e.registrations, e.peers, e.inbox, e.socket, e.local, e.resting = nil, nil, nil, nil, coverage{}, false
 	e.w.trace(Event{Kind: PortClosed, Agent: e.id})
 	return nil
 }

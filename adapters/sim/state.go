@@ -97,7 +97,7 @@ func (w *World) AppendState(dst []byte) []byte {
 	}
 	for _, id := range slices.Sorted(maps.Keys(w.engines)) {
 		e := w.engines[id]
-		dst = append(append(dst, 'e', yes(e.closed), yes(e.moved)), id...)
+		dst = append(append(dst, 'e', yes(e.closed), yes(e.moved), yes(e.resting)), id...)
 		for _, n := range e.inbox {
 			dst = n.describe(append(dst, 'n'))
 		}
@@ -127,6 +127,7 @@ func (s *spaces) appendTo(dst []byte) []byte {
 	return h.Sum(dst)
 }
 
+func (r *restTurn) describe(dst []byte) []byte  { return append(append(dst, 'r'), r.id...) }
 func (s *scheduled) describe(dst []byte) []byte { return append(append(dst, 's'), s.name...) }
 func (a *Alarm) describe(dst []byte) []byte     { return append(append(dst, 'l'), a.name...) }
 

@@ -171,6 +171,7 @@ func (t *transfer) happen(w *World) {
 		// What a dead process sent waits in its peer's own socket, and only so much fits on the way.
 		if target := w.engines[t.peer]; !target.closed && !w.tooLate(t.owner) {
 			target.socket = append(target.socket, t)
+			target.awaitTurn()
 		}
 		return
 	}
