@@ -1,19 +1,13 @@
 package wiring
 
 import (
-	"fmt"
-
 	"github.com/kvbounce/kvbounce/adapters/nixlnotify"
 	"github.com/kvbounce/kvbounce/core/agent"
-	"github.com/kvbounce/kvbounce/core/config"
 	"github.com/kvbounce/kvbounce/ports"
 )
 
 // openNotify puts the control channel on the engine's notifications. The agent then uses the engine through the one that shares it with the channel.
 func openNotify(p Params, o *agent.Options) error {
-	if p.Config.CurveSecretKeyFile != "" {
-		return fmt.Errorf("CURVE_SECRET_KEY_FILE is set, and NIXL's notifications are not encrypted: use CONTROL=%s, or unset it and CURVE_AUTHORIZED_KEYS_DIR", config.ControlZMQ)
-	}
 	below, ok := o.Engine.(nixlnotify.Underlying)
 	if !ok {
 		below = unregistered{o.Engine}

@@ -23,8 +23,6 @@ var (
 	ErrInDoubt = errors.New("closed with memory in doubt")
 	// ErrStale: a peer's incarnation was superseded, or its description is older than the one that is known.
 	ErrStale = transport.ErrStale
-	// ErrNotRegistered: memory is not registered with this agent as the request needs it.
-	ErrNotRegistered = errors.New("memory is not registered with the agent")
 )
 
 // Handle is a submitted request.

@@ -64,56 +64,44 @@ func ParseAgentDesc(b []byte) (AgentDesc, error) {
 	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
 		return fail("checksum", "does not match: the description was damaged on its way")
 	}
+	var id, engine, version, started []byte
 	rest := body[6:]
-	take := func(width int) ([]byte, bool) {
-		if len(rest) < width {
-			return nil, false
-		}
-		var n uint64
-		switch width {
-		case 2:
-			n = uint64(binary.LittleEndian.Uint16(rest))
-		case 4:
-			n = uint64(binary.LittleEndian.Uint32(rest))
-		}
-		if uint64(len(rest)-width) < n {
-			return nil, false
-		}
-		v := rest[width : width+int(n)]
-		rest = rest[width+int(n):]
-		return v, true
-	}
-	var id string
 	for _, f := range []struct {
-		name string
-		to   *string
-	}{{"identity", &id}, {"engine", &d.Engine}, {"engine_version", &d.EngineVersion}} {
-		v, ok := take(2)
-		if !ok {
+		name  string
+		width int // of its length; 0: the field itself is a u64
+		to    *[]byte
+	}{
+		{"identity", 2, &id}, {"engine", 2, &engine}, {"engine_version", 2, &version}, {"started_unix_ns", 0, &started}, {"engine_metadata", 4, &d.Metadata}, {"bounce", 4, &d.Bounce},
+	} {
+		var ok bool
+		if *f.to, rest, ok = cutField(rest, f.width); !ok {
 			return fail(f.name, "is cut short")
 		}
-		*f.to = string(v)
 	}
 	var err error
-	if d.Identity, err = ports.ParseIdentity(id); err != nil {
+	if d.Identity, err = ports.ParseIdentity(string(id)); err != nil {
 		return fail("identity", err.Error())
 	}
-	if len(rest) < 8 {
-		return fail("started_unix_ns", "is cut short")
-	}
-	d.StartedUnixNS, rest = binary.LittleEndian.Uint64(rest), rest[8:]
-	for _, f := range []struct {
-		name string
-		to   *[]byte
-	}{{"engine_metadata", &d.Metadata}, {"bounce", &d.Bounce}} {
-		v, ok := take(4)
-		if !ok {
-			return fail(f.name, "is cut short")
-		}
-		*f.to = v
-	}
+	d.Engine, d.EngineVersion, d.StartedUnixNS = string(engine), string(version), binary.LittleEndian.Uint64(started)
 	if len(rest) > 0 {
 		return fail("bounce", fmt.Sprintf("is followed by %d bytes too many", len(rest)))
 	}
 	return d, nil
+}
+
+// cutField cuts the bytes off that a length of that width announces, or a u64.
+func cutField(b []byte, width int) (field, rest []byte, ok bool) {
+	n := uint64(8)
+	switch {
+	case len(b) < width:
+		return nil, nil, false
+	case width == 2:
+		n = uint64(binary.LittleEndian.Uint16(b))
+	case width == 4:
+		n = uint64(binary.LittleEndian.Uint32(b))
+	}
+	if b = b[width:]; uint64(len(b)) < n {
+		return nil, nil, false
+	}
+	return b[:n], b[n:], true
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kvbounce/kvbounce/core/plan"
 	"github.com/kvbounce/kvbounce/core/transport"
+	"github.com/kvbounce/kvbounce/core/wire"
 	"github.com/kvbounce/kvbounce/ports"
 )
 
@@ -64,7 +65,7 @@ func (a *Agent) Submit(r Request) (*Handle, error) {
 	if f := view.gate.Refusal(); f != nil {
 		return nil, f
 	}
-	if len(r.Notify) >= len(ports.FrameMagic) && string(r.Notify[:len(ports.FrameMagic)]) == ports.FrameMagic {
+	if wire.IsFrame(r.Notify) {
 		return nil, fmt.Errorf("notify: begins with %q, which is reserved", ports.FrameMagic)
 	}
 	r.Notify = slices.Clone(r.Notify)
@@ -158,7 +159,7 @@ func (a *Agent) Notify(peer ports.Identity, message []byte) error {
 	if _, err := a.view(peer); err != nil {
 		return err
 	}
-	if len(message) >= len(ports.FrameMagic) && string(message[:len(ports.FrameMagic)]) == ports.FrameMagic {
+	if wire.IsFrame(message) {
 		return fmt.Errorf("notify: begins with %q, which is reserved", ports.FrameMagic)
 	}
 	return a.transport.Notify(peer, slices.Clone(message))

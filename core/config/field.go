@@ -43,34 +43,38 @@ func (f boolean) String() string {
 	return "0"
 }
 
+// number is a setting with a range.
+type number[T int | uint64 | time.Duration] struct {
+	at       *T
+	min, max T
+	parse    func(text string) (T, error)
+	format   func(T) string
+	also     func(T) bool // what else is asked of it; nil: nothing
+}
+
 // count is a plain number: digits alone, without the suffixes of a size.
-type count struct {
-	at       *int
-	min, max int
-}
-
-func (f count) set(text string) bool {
-	n, err := strconv.ParseUint(text, 10, 31)
-	if err != nil || !f.allows(int(n)) {
-		return false
+func count(at *int, min, max int) field {
+	parse := func(text string) (int, error) {
+		n, err := strconv.ParseUint(text, 10, 31)
+		return int(n), err
 	}
-	*f.at = int(n)
-	return true
+	return number[int]{at, min, max, parse, strconv.Itoa, nil}
 }
 
-func (f count) allows(n int) bool { return n >= f.min && n <= f.max }
-func (f count) valid() bool       { return f.allows(*f.at) }
-func (f count) isZero() bool      { return *f.at == 0 }
-func (f count) String() string    { return strconv.Itoa(*f.at) }
-
-type size struct {
-	at         *uint64
-	min, max   uint64
-	powerOfTwo bool
+func size(at *uint64, min, max uint64) field {
+	return number[uint64]{at, min, max, ParseSize, formatSize, nil}
 }
 
-func (f size) set(text string) bool {
-	n, err := ParseSize(text)
+func powerOfTwo(at *uint64, max uint64) field {
+	return number[uint64]{at, 1, max, ParseSize, formatSize, func(n uint64) bool { return bits.OnesCount64(n) == 1 }}
+}
+
+func duration(at *time.Duration, min, max time.Duration) field {
+	return number[time.Duration]{at, min, max, time.ParseDuration, time.Duration.String, nil}
+}
+
+func (f number[T]) set(text string) bool {
+	n, err := f.parse(text)
 	if err != nil || !f.allows(n) {
 		return false
 	}
@@ -78,32 +82,10 @@ func (f size) set(text string) bool {
 	return true
 }
 
-func (f size) allows(n uint64) bool {
-	return n >= f.min && n <= f.max && (!f.powerOfTwo || bits.OnesCount64(n) == 1)
-}
-
-func (f size) valid() bool    { return f.allows(*f.at) }
-func (f size) isZero() bool   { return *f.at == 0 }
-func (f size) String() string { return formatSize(*f.at) }
-
-type duration struct {
-	at       *time.Duration
-	min, max time.Duration
-}
-
-func (f duration) set(text string) bool {
-	d, err := time.ParseDuration(text)
-	if err != nil || !f.allows(d) {
-		return false
-	}
-	*f.at = d
-	return true
-}
-
-func (f duration) allows(d time.Duration) bool { return d >= f.min && d <= f.max }
-func (f duration) valid() bool                 { return f.allows(*f.at) }
-func (f duration) isZero() bool                { return *f.at == 0 }
-func (f duration) String() string              { return f.at.String() }
+func (f number[T]) allows(n T) bool { return n >= f.min && n <= f.max && (f.also == nil || f.also(n)) }
+func (f number[T]) valid() bool     { return f.allows(*f.at) }
+func (f number[T]) isZero() bool    { return *f.at == 0 }
+func (f number[T]) String() string  { return f.format(*f.at) }
 
 // milliseconds reads a whole number of milliseconds from 1 to limit into at.
 func milliseconds(at *time.Duration, limit uint64) func(text string) bool {
@@ -157,8 +139,11 @@ func isAdvertise(value string) bool {
 
 // isDebugListen reports whether value has the form of unix:PATH or of a loopback ADDRESS:PORT.
 func isDebugListen(value string) bool {
+	if path, ok := strings.CutPrefix(value, "unix:"); ok {
+		return path != "" && path[0] != '@' // an abstract socket is no file, and so open to every user
+	}
 	host, ok := endpointHost("tcp://" + value)
-	return strings.HasPrefix(value, "unix:") && value != "unix:" || ok && isAddress(host) && (strings.HasPrefix(host, "127.") || host == "[::1]")
+	return ok && isAddress(host) && (strings.HasPrefix(host, "127.") || host == "[::1]")
 }
 
 // endpointHost takes tcp://HOST:PORT apart.

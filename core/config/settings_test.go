@@ -96,8 +96,8 @@ func rowCases() []rowCase {
 		{name: "LOG_RATE", get: func(c Config) any { return c.LogRate }, unset: 10,
 			good: map[string]any{"0": 0, "1000000": 1000000}, bad: []string{"-1", "1000001", "10/s"}},
 		{name: "DEBUG_LISTEN", get: func(c Config) any { return c.DebugListen }, unset: "",
-			good: same("unix:/run/kvbounce.sock", "unix:@kvbounce", "127.0.0.1:0", "127.9.9.9:65535", "[::1]:7"),
-			bad:  []string{"unix:", "/run/kvbounce.sock", "0.0.0.0:7", "10.0.0.1:7", "[::]:7", "[fd00::1]:7", ":7", "*:7", "localhost:7", "127.0.0.1", "127.0.0.1:65536", "127.host.example:7", "tcp://127.0.0.1:7"}},
+			good: same("unix:/run/kvbounce.sock", "127.0.0.1:0", "127.9.9.9:65535", "[::1]:7"),
+			bad:  []string{"unix:@kvbounce", "unix:", "/run/kvbounce.sock", "0.0.0.0:7", "10.0.0.1:7", "[::]:7", "[fd00::1]:7", ":7", "*:7", "localhost:7", "127.0.0.1", "127.0.0.1:65536", "127.host.example:7", "tcp://127.0.0.1:7"}},
 		{name: "CONFIG", get: func(c Config) any { return c.ConfigFile }, unset: "", good: map[string]any{"": ""}, bad: []string{"kvbounce.yaml"}}, // see TestFromEnvReadsNoFile
 		{name: "CURVE_SECRET_KEY_FILE", get: func(c Config) any { return c.CurveSecretKeyFile }, unset: "",
 			good: map[string]any{"/etc/kv/key": "/etc/kv/key"}, with: []string{"KVBOUNCE_CURVE_AUTHORIZED_KEYS_DIR=/etc/kv/peers"}},

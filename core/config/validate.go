@@ -61,9 +61,6 @@ func (c *Config) resolve() (warnings []string, faults []fault) {
 	if w := c.fitChunkToArena(); w != "" {
 		warnings = append(warnings, w)
 	}
-	if c.Control != ControlZMQ && c.CurveSecretKeyFile != "" {
-		warnings = append(warnings, fmt.Sprintf("the CURVE keys protect nothing: CURVE is for CONTROL=%s, and CONTROL is %s", ControlZMQ, c.Control))
-	}
 	return warnings, nil
 }
 
@@ -89,6 +86,8 @@ func (c *Config) crossFaults() []fault {
 		broken("", "a file, since CURVE_AUTHORIZED_KEYS_DIR is set", "CURVE_SECRET_KEY_FILE", "CURVE_AUTHORIZED_KEYS_DIR")
 	case c.CurveSecretKeyFile != "" && c.CurveAuthorizedKeysDir == "":
 		broken("", "a directory, since CURVE_SECRET_KEY_FILE is set", "CURVE_AUTHORIZED_KEYS_DIR", "CURVE_SECRET_KEY_FILE")
+	case c.CurveSecretKeyFile != "" && c.Control != ControlZMQ:
+		broken(c.Control, ControlZMQ+", since CURVE_SECRET_KEY_FILE is set, and NIXL's notifications are not encrypted", "CONTROL", "CURVE_SECRET_KEY_FILE")
 	}
 	return faults
 }

@@ -103,9 +103,7 @@ func TestCurveIsBothOrNeither(t *testing.T) {
 	require.EqualError(t, err, `KVBOUNCE_CURVE_SECRET_KEY_FILE is ""; allowed: a file, since CURVE_AUTHORIZED_KEYS_DIR is set`)
 }
 
-func TestCurveWithoutZMQWarns(t *testing.T) {
-	_, warnings, err := FromEnv([]string{"KVBOUNCE_CURVE_SECRET_KEY_FILE=key", "KVBOUNCE_CURVE_AUTHORIZED_KEYS_DIR=peers", "KVBOUNCE_CONTROL=nixl"})
-	require.NoError(t, err)
-	require.Len(t, warnings, 1)
-	require.Contains(t, warnings[0], "CURVE keys protect nothing")
+func TestCurveIsForZMQ(t *testing.T) {
+	_, _, err := FromEnv([]string{"KVBOUNCE_CURVE_SECRET_KEY_FILE=key", "KVBOUNCE_CURVE_AUTHORIZED_KEYS_DIR=peers", "KVBOUNCE_CONTROL=nixl"})
+	require.EqualError(t, err, `KVBOUNCE_CONTROL is "nixl"; allowed: zmq, since CURVE_SECRET_KEY_FILE is set, and NIXL's notifications are not encrypted`)
 }

@@ -24,13 +24,7 @@ func (p Purpose) other() Purpose { return 1 - p }
 
 // String names the purpose as traces print it.
 func (p Purpose) String() string {
-	switch p {
-	case ForGrant:
-		return "grant"
-	case ForStaging:
-		return "staging"
-	}
-	return "unknown purpose"
+	return [...]string{"grant", "staging"}[p]
 }
 
 // Block is a piece of the arena: its offset from the arena's base, and the bytes that were asked for.

@@ -39,46 +39,7 @@ type chunk struct {
 	ahead   bool // counted as staging ahead of its credit
 	ran     bool // a gather was launched before: launching it again is no progress
 
-	list       *chunkList
-	prev, next *chunk
+	node node[chunk] // in one of the transport's queues
 }
 
 func (c *chunk) credited() bool { return c.credit.Region != 0 }
-
-// chunkList is a queue of chunks; a chunk is in at most one.
-type chunkList struct {
-	first, last *chunk
-	n           int
-}
-
-func (l *chunkList) push(c *chunk) {
-	c.unlink()
-	c.list, c.prev = l, l.last
-	if l.last != nil {
-		l.last.next = c
-	} else {
-		l.first = c
-	}
-	l.last = c
-	l.n++
-}
-
-// unlink takes the chunk out of the list it is in, if any.
-func (c *chunk) unlink() {
-	l := c.list
-	if l == nil {
-		return
-	}
-	if c.prev != nil {
-		c.prev.next = c.next
-	} else {
-		l.first = c.next
-	}
-	if c.next != nil {
-		c.next.prev = c.prev
-	} else {
-		l.last = c.prev
-	}
-	c.list, c.prev, c.next = nil, nil, nil
-	l.n--
-}

@@ -33,12 +33,9 @@ type direct struct {
 
 // StartDirect hands a direct transfer to the reactor. Any goroutine.
 func (t *Transport) StartDirect(s DirectSubmission) (*Handle, error) {
-	h := &Handle{path: PathDirect, peer: s.Peer, bytes: s.Bytes}
-	d := &direct{h: h, sub: s}
-	h.cancel = func() {
-		_ = t.put(func(t *Transport) { t.failDirect(d, &Failure{Kind: ErrCancelled}) }, true)
-	}
-	if err := t.do(func(t *Transport) { t.startDirect(d) }); err != nil {
+	h := &Handle{path: PathDirect, peer: s.Peer, bytes: s.Bytes, transport: t}
+	h.direct = &direct{h: h, sub: s}
+	if err := t.do(func(t *Transport) { t.startDirect(h.direct) }); err != nil {
 		return nil, err
 	}
 	t.counters.Add(DirectSubmits, 1)
@@ -92,25 +89,8 @@ func (t *Transport) failDirect(d *direct, f *Failure) {
 	d.h.end(f, Stages{Total: t.now.Sub(d.began)})
 }
 
-func (t *Transport) failDirects(p *peer, kind error, text string) {
-	for _, d := range t.directs {
-		if d.peer == p {
-			t.failDirect(d, &Failure{Kind: kind, Text: text})
-		}
-	}
-}
-
 func (t *Transport) pollDirects() {
-	n := 0
-	for i := 0; i < len(t.directs); i++ {
-		d := t.directs[i]
-		if !t.pollDirect(d) {
-			t.directs[n] = d
-			n++
-		}
-	}
-	clear(t.directs[n:])
-	t.directs = t.directs[:n]
+	t.directs = slices.DeleteFunc(t.directs, t.pollDirect)
 	t.lingering = slices.DeleteFunc(t.lingering, func(d *direct) bool {
 		_, pending := drain.OfTransfer(d.transfer.Status())
 		if !pending {
@@ -229,22 +209,18 @@ func (t *Transport) notice(peer ports.Identity, message []byte) {
 
 // sendNotices offers the waiting notifications to the engine; those to peers that it does not know are dropped.
 func (t *Transport) sendNotices() {
-	n := 0
-	for _, x := range t.notices {
+	t.notices = slices.DeleteFunc(t.notices, func(x *notice) bool {
 		p := t.peers[x.peer]
 		if p == nil || !p.engine || p.fenced {
 			t.counters.Add(NotifiesDropped, 1)
-			continue
+			return true
 		}
 		if err := t.engine.Notify(x.peer, x.message); err != nil {
-			t.notices[n] = x
-			n++
-			continue
+			return false
 		}
 		t.counters.Add(NotifiesSent, 1)
 		t.driver.notified(t.now)
 		t.dirty = true
-	}
-	clear(t.notices[n:])
-	t.notices = t.notices[:n]
+		return true
+	})
 }

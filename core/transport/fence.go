@@ -74,13 +74,10 @@ func (t *Transport) fencePeer(id ports.Identity, done func(FenceReport)) {
 		t.control.Disconnect(id)
 	}
 	t.failAll(p, ErrFenced, "")
-	t.failDirects(p, ErrFenced, "")
-	for f := p.flowFirst; f != nil; {
-		next := f.next
+	for f := range p.flowList.all {
 		t.fenceFlow(f)
-		f = next
 	}
-	for r := p.reqFirst; r != nil; r = r.next {
+	for r := range p.reqs.all {
 		t.timers.stop(&r.repeat)
 		r.h.settling.Store(true)
 	}
@@ -158,8 +155,7 @@ func (t *Transport) settle(p *peer) FenceReport {
 		t.engine.Disconnect(p.id)
 		p.engine = false
 	}
-	for r := p.reqFirst; r != nil; {
-		next := r.next
+	for r := range p.reqs.all {
 		for i := range r.chunks {
 			c := &r.chunks[i]
 			if c.write == nil {
@@ -179,7 +175,6 @@ func (t *Transport) settle(p *peer) FenceReport {
 		r.h.settling.Store(false)
 		t.forget(r)
 		t.checkQuiesced(r)
-		r = next
 	}
 	t.writes = slices.DeleteFunc(t.writes, func(c *chunk) bool { return c.write == nil })
 	t.directs = slices.DeleteFunc(t.directs, func(d *direct) bool {
@@ -191,8 +186,7 @@ func (t *Transport) settle(p *peer) FenceReport {
 		t.endDirect(d, drain.FencedAndSettled)
 		return true
 	})
-	for f := p.flowFirst; f != nil; {
-		next := f.next
+	for f := range p.flowList.all {
 		for _, rc := range f.chunks {
 			switch {
 			case rc == nil || rc.hold == nil:
@@ -205,7 +199,6 @@ func (t *Transport) settle(p *peer) FenceReport {
 		}
 		f.answer = false
 		t.closeFlow(f, drain.FencedAndSettled)
-		f = next
 	}
 	p.settling = false
 	if !p.inUse() {

@@ -46,7 +46,7 @@ type flow struct {
 	token   uint64
 	sizes   []uint32
 	chunks  []*regionChunk // nil: not granted, so that a peer's WANT costs no more than its own size
-	acked   []uint64       // of a finished flow: each chunk\'s region; nothing else of its chunks stays
+	acked   []uint64       // of a finished flow: each chunk's region; nothing else of its chunks stays
 	done    int
 	copies  int // scatters queued or running: they hold the lease
 	account drain.Account
@@ -56,7 +56,7 @@ type flow struct {
 	answer  bool          // DRAIN asked for an answer
 	pending []wire.Credit // credits granted in this turn
 
-	prev, next *flow
+	node node[flow] // among its peer's
 }
 
 // regionChunk is one chunk of a flow and the region it was granted.
@@ -92,39 +92,20 @@ func (rc *regionChunk) stateNow() regionState {
 // insert puts a flow into its peer's list, in order of number. Numbers mostly grow, so the search from the end is short.
 func (p *peer) insert(f *flow) {
 	p.flows[f.id] = f
-	at := p.flowLast
-	for at != nil && at.id > f.id {
-		at = at.prev
+	behind := p.flowList.last
+	for behind != nil && behind.of.id > f.id {
+		behind = behind.prev
 	}
-	f.prev = at
-	if at != nil {
-		f.next, at.next = at.next, f
-	} else {
-		f.next, p.flowFirst = p.flowFirst, f
-	}
-	if f.next != nil {
-		f.next.prev = f
-	} else {
-		p.flowLast = f
-	}
+	f.node.of = f
+	p.flowList.insert(&f.node, behind)
 }
 
 func (p *peer) remove(f *flow) {
 	delete(p.flows, f.id)
-	if f.prev != nil {
-		f.prev.next = f.next
-	} else {
-		p.flowFirst = f.next
-	}
-	if f.next != nil {
-		f.next.prev = f.prev
-	} else {
-		p.flowLast = f.prev
-	}
-	f.prev, f.next = nil, nil
+	f.node.unlink()
 }
 
-// credit is the credit of a granted chunk.
+// creditOf is the credit of a granted chunk.
 func (t *Transport) creditOf(rc *regionChunk) wire.Credit {
 	return wire.Credit{
 		Addr: t.arena.Base + rc.hold.Block().Offset, Length: rc.flow.sizes[rc.index], Device: t.arena.Place.Device, Region: rc.region, Chunk: rc.index,
@@ -132,27 +113,23 @@ func (t *Transport) creditOf(rc *regionChunk) wire.Credit {
 }
 
 func (t *Transport) sendGrant(f *flow, credits []wire.Credit) {
-	g := &t.out.grant
-	*g = wire.Grant{Request: f.id, Chunks: uint32(len(f.sizes)), Credits: credits}
-	t.send(f.peer, g)
+	t.out.grant = wire.Grant{Request: f.id, Chunks: uint32(len(f.sizes)), Credits: credits}
+	t.send(f.peer, &t.out.grant)
 }
 
 func (t *Transport) sendAck(f *flow, chunk uint32, region uint64) {
-	a := &t.out.ack
-	*a = wire.Ack{Request: f.id, Region: region, Chunk: chunk, Chunks: uint32(f.count())}
-	t.send(f.peer, a)
+	t.out.ack = wire.Ack{Request: f.id, Region: region, Chunk: chunk, Chunks: uint32(f.count())}
+	t.send(f.peer, &t.out.ack)
 }
 
 func (t *Transport) sendQueued(f *flow) {
-	a := &t.out.ack
-	*a = wire.Ack{Request: f.id, Chunk: wire.WholeRequest, Chunks: uint32(len(f.sizes))}
-	t.send(f.peer, a)
+	t.out.ack = wire.Ack{Request: f.id, Chunk: wire.WholeRequest, Chunks: uint32(len(f.sizes))}
+	t.send(f.peer, &t.out.ack)
 }
 
 func (t *Transport) sendDrainAck(p *peer, id uint64) {
-	d := &t.out.done
-	*d = wire.DrainAck{Request: id}
-	t.send(p, d)
+	t.out.done = wire.DrainAck{Request: id}
+	t.send(p, &t.out.done)
 }
 
 // nackHeader refuses the message with this header: a chunk's DATA by its region and chunk, all else as the whole request.

@@ -22,15 +22,7 @@ const (
 
 // String is the status as logs print it.
 func (s Status) String() string {
-	switch s {
-	case InProgress:
-		return "in progress"
-	case Succeeded:
-		return "succeeded"
-	case Failed:
-		return "failed"
-	}
-	return "unknown status"
+	return [...]string{"in progress", "succeeded", "failed"}[s]
 }
 
 // Path is the way a request's bytes take.
@@ -79,11 +71,10 @@ type Handle struct {
 	settling atomic.Bool
 	planTime time.Duration
 
-	cancel      func()
-	attend      func(until func() bool)
-	planned     func(c *plan.Chunk, took time.Duration)
-	planChecked func(took time.Duration)
-	planFailed  func(error)
+	// What the reactor keeps of it: a bounce request, a direct transfer, or, of a request without bytes, nothing.
+	transport *Transport
+	request   *request
+	direct    *direct
 }
 
 // Path is how the request travels.
@@ -122,11 +113,11 @@ func (h *Handle) Done() <-chan struct{} { return h.ended.done() }
 
 // Wait returns Err at the logical end, or the context's error if that comes first; the request then goes on.
 func (h *Handle) Wait(ctx context.Context) error {
-	if h.attend != nil {
-		h.attend(h.ended.isSet)
+	if h.request != nil && h.transport.attend != nil {
+		h.transport.attend(h.ended.isSet)
 		select {
 		case <-h.near.done():
-			h.attend(h.ended.isSet)
+			h.transport.attend(h.ended.isSet)
 		case <-h.ended.done():
 		case <-ctx.Done():
 		}
@@ -159,7 +150,32 @@ func (h *Handle) IsSourceReleased() bool { return h.released.isSet() }
 func (h *Handle) IsSettling() bool { return h.settling.Load() }
 
 // Cancel fails the request, unless it has ended, and returns at once. Memory is not free before Quiesced. It may be called any number of times.
-func (h *Handle) Cancel() { h.cancel() }
+func (h *Handle) Cancel() {
+	switch {
+	case h.request != nil:
+		h.do(func(t *Transport) { t.fail(h.request, &Failure{Kind: ErrCancelled}) })
+	case h.direct != nil:
+		h.do(func(t *Transport) { t.failDirect(h.direct, &Failure{Kind: ErrCancelled}) })
+	}
+}
+
+// Planned hands the request's next chunk to the reactor, which owns it until it calls Recycle.
+func (h *Handle) Planned(c *plan.Chunk, took time.Duration) {
+	h.do(func(t *Transport) { t.onPlanned(h.request, c, took) })
+}
+
+// PlanChecked says that the plan of an Unchecked request, all of whose chunks were handed over, is complete and nothing is wrong with it: its DATA may leave. took is what that took since the last chunk.
+func (h *Handle) PlanChecked(took time.Duration) {
+	h.do(func(t *Transport) { t.onPlanChecked(h.request, took) })
+}
+
+// PlanFailed fails the request: its descriptors turned out to be wrong after WANT left.
+func (h *Handle) PlanFailed(err error) {
+	h.do(func(t *Transport) { t.fail(h.request, &Failure{Kind: ErrPlan, Cause: err}) })
+}
+
+// do hands a command of the submitter to the reactor. It is bound by its own requests and their chunks, so this may exceed the queue's bound by them. Once the transport stopped there is nothing to do.
+func (h *Handle) do(c command) { _ = h.transport.put(c, true) }
 
 func wait(ctx context.Context, l *latch) error {
 	select {
@@ -228,7 +244,7 @@ func (l *latch) done() <-chan struct{} {
 
 // Empty is the handle of a request without bytes: it succeeded, and nothing was or will be touched.
 func Empty(peer ports.Identity, path Path) *Handle {
-	h := &Handle{path: path, peer: peer, cancel: func() {}}
+	h := &Handle{path: path, peer: peer}
 	h.end(nil, Stages{})
 	h.quiesce()
 	return h

@@ -400,10 +400,10 @@ func (h *harness) windDown() {
 		}
 		h.turn()
 		for _, p := range append([]*peer(nil), h.tr.order...) {
-			for r := p.reqFirst; r != nil; r = r.next {
+			for r := range p.reqs.all {
 				h.queueFrom(p.id, drained(r.id))
 			}
-			for f := p.flowFirst; f != nil; f = f.next {
+			for f := range p.flowList.all {
 				h.queueFrom(p.id, drainOf(f.id))
 			}
 		}

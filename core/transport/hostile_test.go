@@ -37,7 +37,7 @@ func TestDeregisteredWhileDataIsChecked(t *testing.T) {
 			h.reg.Remove(victim) // what Memory.Deregister does first
 		}()
 		h.turn()
-		for h.reg.Covers(victim[0]) {
+		for h.reg.covers(victim[0]) {
 			runtime.Gosched()
 		}
 		gone := false

@@ -36,9 +36,12 @@ func (t *Transport) inspect() Inspection {
 	in := Inspection{Unproved: t.mayTouch(true)}
 	for _, p := range t.order {
 		in.Peers = append(in.Peers, PeerView{p.id, p.added, p.superseded, p.fenced, p.settling, p.heardAt, p.party.Since(), p.tracked, p.draining, p.live, p.party.Totals()})
-		for f := p.flowFirst; f != nil && p.live > 0; f = f.next {
+		for f := range p.flowList.all {
+			if f.state == flowOpen {
+				continue
+			}
 			for _, rc := range f.chunks {
-				if f.state != flowOpen && rc != nil && rc.hold != nil && rc.hold.IsOpen(drain.PeerWrite) {
+				if rc != nil && rc.hold != nil && rc.hold.IsOpen(drain.PeerWrite) {
 					in.Unproved = append(in.Unproved, doubtOf(p, f.id, drain.PeerWrite, rc.hold, rc.hold.Block().Bytes))
 				}
 			}

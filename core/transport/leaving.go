@@ -1,6 +1,10 @@
 package transport
 
-import "github.com/kvbounce/kvbounce/ports"
+import (
+	"slices"
+
+	"github.com/kvbounce/kvbounce/ports"
+)
 
 // leaving is memory that is being deregistered: it may be unmapped when no copy and no transfer touches it any more.
 type leaving struct {
@@ -15,12 +19,10 @@ func (t *Transport) Leave(ranges []ports.Descriptor, done func(error)) error {
 	return t.put(func(t *Transport) {
 		l := &leaving{ranges: ranges, done: done}
 		for _, p := range t.order {
-			for r := p.reqFirst; r != nil; {
-				next := r.next
+			for r := range p.reqs.all {
 				if r.state == requestActive {
 					t.leave(l, r)
 				}
-				r = next
 			}
 		}
 		for _, r := range t.waiting {
@@ -52,18 +54,14 @@ func (t *Transport) leave(l *leaving, r *request) {
 
 // settleLeaving finishes the deregistrations that nothing touches any more.
 func (t *Transport) settleLeaving() {
-	n := 0
-	for _, l := range t.leaving {
+	t.leaving = slices.DeleteFunc(t.leaving, func(l *leaving) bool {
 		if t.stillTouched(l) {
-			t.leaving[n] = l
-			n++
-			continue
+			return false
 		}
 		l.done(nil)
 		t.dirty = true
-	}
-	clear(t.leaving[n:])
-	t.leaving = t.leaving[:n]
+		return true
+	})
 }
 
 func (t *Transport) stillTouched(l *leaving) bool {
@@ -80,26 +78,10 @@ func (t *Transport) stillTouched(l *leaving) bool {
 	if t.mutated("deregister memory under copies that run") {
 		return false
 	}
-	for _, list := range [][]*chunk{t.gathers, t.stuckGathers} {
-		for _, c := range list {
-			if touches(c.plan.Gather, t.arena.Place, l.ranges) {
-				return true
-			}
-		}
-	}
-	for _, list := range [][]*regionChunk{t.scatters, t.stuckScatters} {
-		for _, rc := range list {
-			if touches(rc.runs, t.arena.Place, l.ranges) {
-				return true
-			}
-		}
-	}
-	for _, list := range [][]*direct{t.directs, t.lingering} {
-		for _, d := range list {
-			if meetsAny(d.sub.Local, l.ranges) {
-				return true
-			}
-		}
-	}
-	return false
+	gathers := func(c *chunk) bool { return touches(c.plan.Gather, t.arena.Place, l.ranges) }
+	scatters := func(rc *regionChunk) bool { return touches(rc.runs, t.arena.Place, l.ranges) }
+	moves := func(d *direct) bool { return meetsAny(d.sub.Local, l.ranges) }
+	return slices.ContainsFunc(t.gathers, gathers) || slices.ContainsFunc(t.stuckGathers, gathers) ||
+		slices.ContainsFunc(t.scatters, scatters) || slices.ContainsFunc(t.stuckScatters, scatters) ||
+		slices.ContainsFunc(t.directs, moves) || slices.ContainsFunc(t.lingering, moves)
 }

@@ -49,8 +49,7 @@ type peer struct {
 	// As the target of our requests.
 	lastID   uint64
 	requests map[uint64]*request
-	reqFirst *request // in order of number
-	reqLast  *request
+	reqs     list[request] // in order of number
 	tracked  int
 	draining int           // of them failed, their DRAIN not answered
 	heard    bool          // it ever sent a frame
@@ -65,10 +64,9 @@ type peer struct {
 
 	// As the source of flows.
 	flows         map[uint64]*flow
-	flowFirst     *flow // in order of number
-	flowLast      *flow
-	live          int // flows that are open or closed and waiting
-	finished      int // flows kept for re-ACK
+	flowList      list[flow] // in order of number
+	live          int        // flows that are open or closed and waiting
+	finished      int        // flows kept for re-ACK
 	highestOldest uint64
 	drained       drainedRequests
 
@@ -178,7 +176,6 @@ func (t *Transport) RemovePeer(id ports.Identity, done func()) error {
 	return t.do(func(t *Transport) {
 		if p := t.peers[id]; p != nil && p.added {
 			t.failAll(p, ErrPeerGone, "RemovePeer was called")
-			t.failDirects(p, ErrPeerGone, "RemovePeer was called")
 			p.added = false
 			if !p.superseded {
 				t.strangers++
@@ -225,7 +222,6 @@ func (t *Transport) doubt(p *peer, cause error) {
 	t.log.Warn("a transfer failed and nothing proves that it ended; its memory is kept and nothing more is posted to the peer", "peer", p.id, "cause", cause)
 	t.setGate(p)
 	t.failAll(p, ErrPeerInDoubt, "")
-	t.failDirects(p, ErrPeerInDoubt, "")
 }
 
 // heardFrom notes that a frame of the peer came.
@@ -287,10 +283,8 @@ func (t *Transport) forgetPeer(p *peer) {
 	if !p.superseded {
 		t.strangers--
 	}
-	for f := p.flowFirst; f != nil; {
-		next := f.next
+	for f := range p.flowList.all {
 		t.forgetFlow(f)
-		f = next
 	}
 	if t.control != nil {
 		t.control.Disconnect(p.id)

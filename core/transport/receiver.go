@@ -144,10 +144,9 @@ func (t *Transport) admit(p *peer, w *wire.Want) {
 
 // pollWindows lets flows ask for regions whose receive window's ready event has fired.
 func (t *Transport) pollWindows() {
-	keep := t.unready[:0]
-	for _, f := range t.unready {
+	t.unready = slices.DeleteFunc(t.unready, func(f *flow) bool {
 		if f.state != flowOpen {
-			continue
+			return true
 		}
 		w, status := t.registry.window(f.token), ports.CopyFailed
 		if w != nil {
@@ -155,8 +154,7 @@ func (t *Transport) pollWindows() {
 		}
 		switch status {
 		case ports.CopyPending:
-			keep = append(keep, f)
-			continue
+			return false
 		case ports.CopyDone:
 			f.credits = t.grants.Open(f, f.sizes)
 		default:
@@ -170,9 +168,8 @@ func (t *Transport) pollWindows() {
 			t.forgetLive(f)
 		}
 		t.dirty = true
-	}
-	clear(t.unready[len(keep):])
-	t.unready = keep
+		return true
+	})
 }
 
 // closeGrants takes a flow out of the scheduler, if it is in it.
@@ -223,13 +220,11 @@ func (t *Transport) clearWay() (cleared bool) {
 	if t.grants.Active() == 0 {
 		return false
 	}
-	for c := t.cached.first; c != nil; {
-		next := c.next
+	for c := range t.cached.all {
 		if t.credits.InTheWay(c.staging.Block()) {
 			t.takeStaging(c)
 			cleared = true
 		}
-		c = next
 	}
 	return cleared
 }
@@ -294,7 +289,7 @@ func (t *Transport) onData(p *peer, d *wire.Data) {
 	rc.state = regionQueued
 	f.copies++
 	// The decoder's slices become the chunk's; it decodes into spare ones from now on.
-	rc.runs, d.Runs = d.Runs, t.takeRuns()
+	rc.runs, d.Runs = d.Runs, take(&t.spareRuns)
 	t.timers.stop(&f.lease)
 	t.scatterQ = append(t.scatterQ, rc)
 }
@@ -318,16 +313,9 @@ func (t *Transport) closeRegion(rc *regionChunk, e drain.Evidence) {
 
 // launchScatters starts queued scatters while there are copy contexts.
 func (t *Transport) launchScatters() {
-	n := 0
-	for _, rc := range t.scatterQ {
-		if rc.state != regionQueued || !t.copiesFull() && t.launchScatter(rc) {
-			continue
-		}
-		t.scatterQ[n] = rc
-		n++
-	}
-	clear(t.scatterQ[n:])
-	t.scatterQ = t.scatterQ[:n]
+	t.scatterQ = slices.DeleteFunc(t.scatterQ, func(rc *regionChunk) bool {
+		return rc.state != regionQueued || !t.copiesFull() && t.launchScatter(rc)
+	})
 }
 
 // launchScatter starts one scatter. It reports false when no copy context was free.
@@ -376,22 +364,19 @@ func (t *Transport) dropScatter(rc *regionChunk) {
 }
 
 func (t *Transport) pollScatters() {
-	keep := t.scatters[:0]
-	for _, rc := range t.scatters {
+	t.scatters = slices.DeleteFunc(t.scatters, func(rc *regionChunk) bool {
 		e, pending := drain.OfCopy(rc.scatter.Status())
-		if pending {
-			keep = append(keep, rc)
-			continue
-		}
-		t.dirty = true
-		if e.Closes(drain.Scatter) {
+		switch {
+		case pending:
+			return false
+		case e.Closes(drain.Scatter):
 			t.onScattered(rc, e)
-		} else {
+		default:
 			t.scatterInDoubt(rc, rc.scatter.Err())
 		}
-	}
-	clear(t.scatters[len(keep):])
-	t.scatters = keep
+		t.dirty = true
+		return true
+	})
 }
 
 func (t *Transport) onScattered(rc *regionChunk, e drain.Evidence) {
@@ -465,11 +450,11 @@ func (t *Transport) finish(f *flow) {
 
 // oldestFinished is the finished flow with the lowest number; there is one.
 func (p *peer) oldestFinished() *flow {
-	f := p.flowFirst
-	for f.state != flowFinished {
-		f = f.next
+	n := p.flowList.first
+	for n.of.state != flowFinished {
+		n = n.next
 	}
-	return f
+	return n.of
 }
 
 func (t *Transport) endLive(f *flow) {
@@ -487,16 +472,21 @@ func (t *Transport) forgetFlow(f *flow) {
 	f.peer.remove(f)
 }
 
+// take is the last of some spare things, the zero value if there is none.
+func take[T any](spare *[]T) (x T) {
+	if n := len(*spare); n > 0 {
+		x, (*spare)[n-1] = (*spare)[n-1], x
+		*spare = (*spare)[:n-1]
+	}
+	return x
+}
+
 // takeChunk is a chunk with nothing in it.
 func (t *Transport) takeChunk() *regionChunk {
-	n := len(t.spareChunks)
-	if n == 0 {
-		return new(regionChunk)
+	if rc := take(&t.spareChunks); rc != nil {
+		return rc
 	}
-	rc := t.spareChunks[n-1]
-	t.spareChunks[n-1] = nil
-	t.spareChunks = t.spareChunks[:n-1]
-	return rc
+	return new(regionChunk)
 }
 
 // giveChunk keeps a chunk of a finished flow, to which nothing refers any more, for another.
@@ -505,17 +495,6 @@ func (t *Transport) giveChunk(rc *regionChunk) {
 	if len(t.spareChunks) < maxSpareChunks {
 		t.spareChunks = append(t.spareChunks, rc)
 	}
-}
-
-func (t *Transport) takeRuns() ports.Runs {
-	n := len(t.spareRuns)
-	if n == 0 {
-		return ports.Runs{}
-	}
-	r := t.spareRuns[n-1]
-	t.spareRuns[n-1] = ports.Runs{}
-	t.spareRuns = t.spareRuns[:n-1]
-	return r
 }
 
 func (t *Transport) giveRuns(rc *regionChunk) {

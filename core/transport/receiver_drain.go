@@ -92,14 +92,15 @@ func (t *Transport) closeBelow(p *peer, oldest uint64) {
 	}
 	p.highestOldest = oldest
 	p.drained.dropBelow(oldest)
-	for f := p.flowFirst; f != nil && f.id < oldest; {
-		next := f.next
+	for f := range p.flowList.all {
+		if f.id >= oldest {
+			return
+		}
 		if f.state == flowFinished {
 			t.forgetFlow(f)
 		} else {
 			t.closeFlow(f, drain.SenderDrained)
 		}
-		f = next
 	}
 }
 

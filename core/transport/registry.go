@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -30,7 +31,7 @@ type Registry struct {
 // Version changes whenever what is registered, or which windows are open, does.
 func (g *Registry) Version() uint64 { return g.version.Load() }
 
-// span is a maximal range of registered memory, [start, end) of one place. An end of 0 is 2^64.
+// span is a range of memory of one place.
 type span struct {
 	start, last uint64 // first and last byte
 	place       ports.Place
@@ -107,7 +108,7 @@ func appendSpans(all []span, ranges []ports.Descriptor) []span {
 
 // mergeSpans sorts spans and joins those that meet or adjoin, in place.
 func mergeSpans(all []span) []span {
-	slices.SortFunc(all, func(a, b span) int { return compareSpans(a, b) })
+	slices.SortFunc(all, compareSpans)
 	merged := all[:0]
 	for _, s := range all {
 		if n := len(merged); n > 0 && merged[n-1].place == s.place && (merged[n-1].last >= s.start || merged[n-1].last+1 == s.start) {
@@ -120,29 +121,10 @@ func mergeSpans(all []span) []span {
 }
 
 func compareSpans(a, b span) int {
-	if c := comparePlaces(a.place, b.place); c != 0 {
-		return c
+	if a.place != b.place {
+		return cmp.Or(cmp.Compare(a.place.Kind, b.place.Kind), cmp.Compare(a.place.Device, b.place.Device))
 	}
-	switch {
-	case a.start < b.start:
-		return -1
-	case a.start > b.start:
-		return 1
-	}
-	return 0
-}
-
-func comparePlaces(a, b ports.Place) int {
-	if a.Kind != b.Kind {
-		return int(a.Kind) - int(b.Kind)
-	}
-	switch {
-	case a.Device < b.Device:
-		return -1
-	case a.Device > b.Device:
-		return 1
-	}
-	return 0
+	return cmp.Compare(a.start, b.start)
 }
 
 // covers reports whether the bytes first to last (both included) are registered.
@@ -152,16 +134,6 @@ func covers(spans []span, first, last uint64, place ports.Place) bool {
 		i--
 	}
 	return i >= 0 && spans[i].place == place && spans[i].start <= first && last <= spans[i].last
-}
-
-// Covers reports whether all bytes of the descriptor are registered.
-func (g *Registry) Covers(d ports.Descriptor) bool {
-	spans := g.merged.Load()
-	if d.Bytes == 0 {
-		return true
-	}
-	last := d.Addr + d.Bytes - 1
-	return spans != nil && last >= d.Addr && covers(*spans, d.Addr, last, d.Place)
 }
 
 // CheckDestinations reports the first run with a piece outside registered memory of the place. Runs are checked whole; only one whose hull is not inside one range is

@@ -125,20 +125,30 @@ func TestPlacesAgainstModel(t *testing.T) {
 
 func TestRegistry(t *testing.T) {
 	var g Registry
-	require.False(t, g.Covers(ports.Descriptor{Addr: 5, Bytes: 1}), "nothing is registered")
-	require.True(t, g.Covers(ports.Descriptor{Addr: 5}), "no bytes need no registration")
+	require.False(t, g.covers(ports.Descriptor{Addr: 5, Bytes: 1}), "nothing is registered")
+	require.True(t, g.covers(ports.Descriptor{Addr: 5}), "no bytes need no registration")
 	require.Error(t, g.CheckDestinations(planned(0, 8).Scatter, ports.Place{}))
 	one, two := []ports.Descriptor{{Addr: 100, Bytes: 50}, {Addr: 150, Bytes: 50}}, []ports.Descriptor{{Addr: 120, Bytes: 200}}
 	g.Add(one)
 	g.Add(two)
-	require.True(t, g.Covers(ports.Descriptor{Addr: 100, Bytes: 220}), "across registrations")
-	require.False(t, g.Covers(ports.Descriptor{Addr: 100, Bytes: 221}))
-	require.False(t, g.Covers(ports.Descriptor{Addr: 100, Bytes: 1, Place: ports.Place{Kind: ports.Device}}))
-	require.False(t, g.Covers(ports.Descriptor{Addr: 100, Bytes: math.MaxUint64}))
+	require.True(t, g.covers(ports.Descriptor{Addr: 100, Bytes: 220}), "across registrations")
+	require.False(t, g.covers(ports.Descriptor{Addr: 100, Bytes: 221}))
+	require.False(t, g.covers(ports.Descriptor{Addr: 100, Bytes: 1, Place: ports.Place{Kind: ports.Device}}))
+	require.False(t, g.covers(ports.Descriptor{Addr: 100, Bytes: math.MaxUint64}))
 	g.Remove(two)
-	require.True(t, g.Covers(ports.Descriptor{Addr: 100, Bytes: 100}))
-	require.False(t, g.Covers(ports.Descriptor{Addr: 150, Bytes: 51}))
+	require.True(t, g.covers(ports.Descriptor{Addr: 100, Bytes: 100}))
+	require.False(t, g.covers(ports.Descriptor{Addr: 150, Bytes: 51}))
 	g.Remove(two)
 	g.Remove(one)
-	require.False(t, g.Covers(ports.Descriptor{Addr: 100, Bytes: 1}))
+	require.False(t, g.covers(ports.Descriptor{Addr: 100, Bytes: 1}))
+}
+
+// covers reports whether all bytes of the descriptor are registered.
+func (g *Registry) covers(d ports.Descriptor) bool {
+	spans := g.merged.Load()
+	if d.Bytes == 0 {
+		return true
+	}
+	last := d.Addr + d.Bytes - 1
+	return spans != nil && last >= d.Addr && covers(*spans, d.Addr, last, d.Place)
 }

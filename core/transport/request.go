@@ -68,42 +68,18 @@ type request struct {
 	firstGather, firstWrite, firstData           ports.Instant
 	lastCredit, lastGather, lastWrite, lastAcked ports.Instant
 
-	prev, next *request
+	node node[request] // among those to its peer
 }
 
 // Start hands a planned request to the reactor. Its chunks follow by Handle.Planned, in order. Any goroutine.
 func (t *Transport) Start(s Submission) (*Handle, error) {
-	h := &Handle{path: PathBounce, peer: s.Peer, bytes: s.Bytes, planTime: s.PlanTime, attend: t.attend}
-	r := &request{h: h, sub: s, checked: !s.Unchecked}
-	h.cancel = func() { t.cancelRequest(r) }
-	h.planned = func(c *plan.Chunk, took time.Duration) {
-		// The submitter is bound by its own chunks, so this may exceed the queue's bound by them.
-		_ = t.put(func(t *Transport) { t.onPlanned(r, c, took) }, true)
-	}
-	h.planChecked = func(took time.Duration) {
-		_ = t.put(func(t *Transport) { t.onPlanChecked(r, took) }, true)
-	}
-	h.planFailed = func(err error) {
-		_ = t.put(func(t *Transport) { t.fail(r, &Failure{Kind: ErrPlan, Cause: err}) }, true)
-	}
-	if err := t.do(func(t *Transport) { t.startRequest(r) }); err != nil {
+	h := &Handle{path: PathBounce, peer: s.Peer, bytes: s.Bytes, planTime: s.PlanTime, transport: t}
+	h.request = &request{h: h, sub: s, checked: !s.Unchecked}
+	if err := t.do(func(t *Transport) { t.startRequest(h.request) }); err != nil {
 		return nil, err
 	}
 	t.counters.Add(BounceSubmits, 1)
 	return h, nil
-}
-
-// Planned hands the request's next chunk to the reactor, which owns it until it calls Recycle.
-func (h *Handle) Planned(c *plan.Chunk, took time.Duration) { h.planned(c, took) }
-
-// PlanChecked says that the plan of an Unchecked request, all of whose chunks were handed over, is complete and nothing is wrong with it: its DATA may leave. took is what that took since the last chunk.
-func (h *Handle) PlanChecked(took time.Duration) { h.planChecked(took) }
-
-// PlanFailed fails the request: its descriptors turned out to be wrong after WANT left.
-func (h *Handle) PlanFailed(err error) { h.planFailed(err) }
-
-func (t *Transport) cancelRequest(r *request) {
-	_ = t.put(func(t *Transport) { t.fail(r, &Failure{Kind: ErrCancelled}) }, true)
 }
 
 // track puts the request at the end of its peer's.
@@ -112,29 +88,14 @@ func (p *peer) track(r *request) {
 	r.id = p.lastID
 	r.h.id.Store(r.id)
 	p.requests[r.id] = r
-	r.prev = p.reqLast
-	if p.reqLast != nil {
-		p.reqLast.next = r
-	} else {
-		p.reqFirst = r
-	}
-	p.reqLast = r
+	r.node.of = r
+	p.reqs.push(&r.node)
 	p.tracked++
 }
 
 func (p *peer) untrack(r *request) {
 	delete(p.requests, r.id)
-	if r.prev != nil {
-		r.prev.next = r.next
-	} else {
-		p.reqFirst = r.next
-	}
-	if r.next != nil {
-		r.next.prev = r.prev
-	} else {
-		p.reqLast = r.prev
-	}
-	r.prev, r.next = nil, nil
+	r.node.unlink()
 	p.tracked--
 }
 
@@ -160,7 +121,7 @@ func (r *request) stages(now ports.Instant) Stages {
 // sendWant sends WANT, for the first time or again.
 func (t *Transport) sendWant(r *request) {
 	w := &t.out.want
-	*w = wire.Want{Request: r.id, Oldest: r.peer.reqFirst.id, Token: r.sub.Token, Endpoint: t.control.Endpoint(), ChunkBytes: r.sub.Chunks}
+	*w = wire.Want{Request: r.id, Oldest: r.peer.reqs.first.of.id, Token: r.sub.Token, Endpoint: t.control.Endpoint(), ChunkBytes: r.sub.Chunks}
 	if t.mutated("state an oldest above requests in progress") {
 		w.Oldest = r.id
 	}
@@ -172,16 +133,14 @@ func (t *Transport) sendData(c *chunk) {
 	if !c.req.checked {
 		return
 	}
-	d := &t.out.data
-	*d = wire.Data{Request: c.req.id, Region: c.credit.Region, Chunk: c.index, Chunks: uint32(len(c.req.chunks)), Runs: c.plan.Scatter}
-	t.send(c.req.peer, d)
+	t.out.data = wire.Data{Request: c.req.id, Region: c.credit.Region, Chunk: c.index, Chunks: uint32(len(c.req.chunks)), Runs: c.plan.Scatter}
+	t.send(c.req.peer, &t.out.data)
 	if c.req.written++; c.req.written == len(c.req.chunks) {
 		c.req.h.near.set()
 	}
 }
 
 func (t *Transport) sendDrain(p *peer, id uint64) {
-	d := &t.out.drain
-	*d = wire.Drain{Request: id, Endpoint: t.control.Endpoint()}
-	t.send(p, d)
+	t.out.drain = wire.Drain{Request: id, Endpoint: t.control.Endpoint()}
+	t.send(p, &t.out.drain)
 }

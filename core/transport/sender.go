@@ -2,6 +2,7 @@ package transport
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/kvbounce/kvbounce/core/credit"
@@ -27,7 +28,8 @@ func (t *Transport) startRequest(r *request) {
 	r.account.Party = &p.party
 	r.chunks = make([]chunk, len(r.sub.Chunks))
 	for i := range r.chunks {
-		r.chunks[i] = chunk{req: r, index: uint32(i)}
+		c := &r.chunks[i]
+		c.req, c.index, c.node.of = r, uint32(i), c
 	}
 	for i, c := range r.sub.Plan {
 		r.chunks[i].plan, r.chunks[i].state = c, chunkPlanned
@@ -70,15 +72,13 @@ func (t *Transport) activate(r *request) {
 
 // pollReady looks at the events that callers' requests wait for.
 func (t *Transport) pollReady() {
-	keep := t.waiting[:0]
-	for _, r := range t.waiting {
+	t.waiting = slices.DeleteFunc(t.waiting, func(r *request) bool {
 		if r.state != requestWaiting {
-			continue
+			return true
 		}
 		switch r.sub.Ready.Status() {
 		case ports.CopyPending:
-			keep = append(keep, r)
-			continue
+			return false
 		case ports.CopyFailed:
 			t.endUntracked(r, &Failure{Peer: r.peer.id, Kind: ErrGatherFailed, Text: "the caller's ready event failed", Cause: r.sub.Ready.Err()})
 		default:
@@ -89,9 +89,8 @@ func (t *Transport) pollReady() {
 				t.activate(r)
 			}
 		}
-	}
-	clear(t.waiting[len(keep):])
-	t.waiting = keep
+		return true
+	})
 }
 
 func (t *Transport) onPlanned(r *request, c *plan.Chunk, took time.Duration) {
@@ -126,15 +125,16 @@ func (t *Transport) queueGather(c *chunk) {
 	switch {
 	case c.state != chunkPlanned || c.req.state != requestActive:
 	case c.credited():
-		t.needy.push(c)
+		t.needy.push(&c.node)
 	default:
-		t.eager.push(c)
+		t.eager.push(&c.node)
 	}
 }
 
 // launchGathers starts gathers while there are copy contexts and staging: first for chunks that have a credit, whose bytes can leave at once, then ahead of credits.
 func (t *Transport) launchGathers() {
-	for c := t.needy.first; c != nil; c = t.needy.first {
+	for n := t.needy.first; n != nil; n = t.needy.first {
+		c := n.of
 		if t.copiesFull() || !t.stage(c) {
 			return
 		}
@@ -145,7 +145,8 @@ func (t *Transport) launchGathers() {
 	if !t.settings.EagerGather {
 		return
 	}
-	for c := t.eager.first; c != nil; c = t.eager.first {
+	for n := t.eager.first; n != nil; n = t.eager.first {
+		c := n.of
 		if t.copiesFull() || t.eagerUse+uint64(c.plan.Bytes) > t.credits.Usable()/2 {
 			return
 		}
@@ -173,8 +174,10 @@ func (t *Transport) stage(c *chunk) bool {
 			return true
 		}
 		// The youngest is taken: the oldest is the next to get a credit.
-		victim := t.cached.last
-		if victim == nil && t.mutated("take staging under a running gather") {
+		var victim *chunk
+		if last := t.cached.last; last != nil {
+			victim = last.of
+		} else if t.mutated("take staging under a running gather") {
 			victim = t.endGather()
 		}
 		if victim == nil || t.mutated("keep gathered chunks' staging from those with a credit") {
@@ -198,7 +201,7 @@ func (t *Transport) dropStaging(c *chunk) {
 		return
 	}
 	t.endAhead(c)
-	c.unlink()
+	c.node.unlink()
 	c.staging.Drop()
 	c.staging = nil
 }
@@ -226,7 +229,7 @@ func (t *Transport) gather(c *chunk) bool {
 		return false
 	}
 	t.counters.Add(GathersRun, 1)
-	c.unlink()
+	c.node.unlink()
 	c.state = chunkGathering
 	if !c.credited() {
 		c.ahead = true
@@ -250,18 +253,14 @@ func (t *Transport) gather(c *chunk) bool {
 }
 
 func (t *Transport) pollGathers() {
-	keep := t.gathers[:0]
-	for _, c := range t.gathers {
+	t.gathers = slices.DeleteFunc(t.gathers, func(c *chunk) bool {
 		e, pending := drain.OfCopy(c.gather.Status())
-		if pending {
-			keep = append(keep, c)
-			continue
+		if !pending {
+			t.dirty = true
+			t.onGathered(c, e)
 		}
-		t.dirty = true
-		t.onGathered(c, e)
-	}
-	clear(t.gathers[len(keep):])
-	t.gathers = keep
+		return !pending
+	})
 }
 
 func (t *Transport) onGathered(c *chunk, e drain.Evidence) {
@@ -281,7 +280,7 @@ func (t *Transport) onGathered(c *chunk, e drain.Evidence) {
 	if c.credited() {
 		t.write(c)
 	} else {
-		t.cached.push(c)
+		t.cached.push(&c.node)
 	}
 	t.checkSource(r)
 }
@@ -348,7 +347,7 @@ func (t *Transport) onCredit(r *request, cr wire.Credit, chunks uint32) {
 	case chunkPlanned:
 		t.queueGather(c)
 	case chunkGathered:
-		c.unlink()
+		c.node.unlink()
 		t.write(c)
 		t.checkSource(r)
 	}
@@ -489,6 +488,7 @@ func (t *Transport) succeed(r *request) {
 }
 
 func (t *Transport) onNack(p *peer, n *wire.Nack) {
+	t.counters.Add(NacksReceived, 1)
 	r := p.requests[n.Request]
 	switch {
 	case r == nil:

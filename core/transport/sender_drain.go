@@ -39,16 +39,15 @@ func (t *Transport) fail(r *request, f *Failure) {
 	t.advanceDrain(r)
 }
 
-// failAll fails every request to a peer that is in progress.
+// failAll fails every request to a peer that is in progress, direct ones included.
 func (t *Transport) failAll(p *peer, kind error, text string) {
-	for r := p.reqFirst; r != nil; {
-		next := r.next
+	for r := range p.reqs.all {
 		t.fail(r, &Failure{Kind: kind, Text: text})
-		r = next
 	}
-	for _, r := range t.waiting {
-		if r.peer == p {
-			t.fail(r, &Failure{Kind: kind, Text: text})
+	t.failUnstarted(p, kind, text)
+	for _, d := range t.directs {
+		if d.peer == p {
+			t.failDirect(d, &Failure{Kind: kind, Text: text})
 		}
 	}
 }
@@ -63,7 +62,7 @@ func (t *Transport) endChunk(c *chunk) {
 		c.staging.Open(drain.Gather)
 	}
 	t.endAhead(c)
-	c.unlink()
+	c.node.unlink()
 	if c.staging != nil {
 		c.staging.Drop()
 		if !running {

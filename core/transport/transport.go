@@ -98,12 +98,12 @@ type Transport struct {
 	closing   bool
 
 	// Sender.
-	waiting   []*request // for their ready event
-	needy     chunkList  // planned chunks with a credit
-	eager     chunkList  // planned chunks without one
-	cached    chunkList  // gathered chunks without a credit: their staging may be taken
-	draining  int        // requests whose DRAIN has no answer
-	eagerUse  uint64     // bytes of staging gathered ahead of credits
+	waiting   []*request  // for their ready event
+	needy     list[chunk] // planned chunks with a credit
+	eager     list[chunk] // planned chunks without one
+	cached    list[chunk] // gathered chunks without a credit: their staging may be taken
+	draining  int         // requests whose DRAIN has no answer
+	eagerUse  uint64      // bytes of staging gathered ahead of credits
 	gathers   []*chunk
 	writes    []*chunk
 	directs   []*direct
@@ -130,26 +130,15 @@ type Transport struct {
 	dirty     bool // something moved in this turn
 
 	rbuf, sbuf  []byte
-	in          inMessages
-	out         outMessages
+	in, out     messages
 	pairLocal   [1]ports.Descriptor
 	pairRemote  [1]ports.Descriptor
 	spareRuns   []ports.Runs
 	spareChunks []*regionChunk
 }
 
-// inMessages are decoded into again and again, outMessages encoded from.
-type inMessages struct {
-	want  wire.Want
-	grant wire.Grant
-	data  wire.Data
-	ack   wire.Ack
-	nack  wire.Nack
-	drain wire.Drain
-	done  wire.DrainAck
-}
-
-type outMessages struct {
+// messages are one of each type, decoded into or encoded from again and again.
+type messages struct {
 	want  wire.Want
 	grant wire.Grant
 	data  wire.Data
@@ -172,9 +161,6 @@ func New(o Options) *Transport {
 	}
 	return t
 }
-
-// Self is the identity that the transport's frames carry.
-func (t *Transport) Self() ports.Identity { return t.self }
 
 // Counters may be read by any goroutine.
 func (t *Transport) Counters() *Counters { return &t.counters }
@@ -374,45 +360,29 @@ func (t *Transport) frame(b []byte, key string) {
 func (t *Transport) dispatch(p *peer, h wire.Header, b []byte) error {
 	switch h.Type {
 	case wire.TypeWant:
-		if err := t.in.want.Decode(b); err != nil {
-			return err
-		}
-		t.onWant(p, &t.in.want)
+		return handle(t, p, b, &t.in.want, (*Transport).onWant)
 	case wire.TypeGrant:
-		if err := t.in.grant.Decode(b); err != nil {
-			return err
-		}
-		t.onGrant(p, &t.in.grant)
+		return handle(t, p, b, &t.in.grant, (*Transport).onGrant)
 	case wire.TypeData:
-		if err := t.in.data.Decode(b); err != nil {
-			return err
-		}
-		t.onData(p, &t.in.data)
+		return handle(t, p, b, &t.in.data, (*Transport).onData)
 	case wire.TypeAck:
-		if err := t.in.ack.Decode(b); err != nil {
-			return err
-		}
-		t.onAck(p, &t.in.ack)
+		return handle(t, p, b, &t.in.ack, (*Transport).onAck)
 	case wire.TypeNack:
-		if err := t.in.nack.Decode(b); err != nil {
-			return err
-		}
-		t.counters.Add(NacksReceived, 1)
-		t.onNack(p, &t.in.nack)
+		return handle(t, p, b, &t.in.nack, (*Transport).onNack)
 	case wire.TypeDrain:
-		if err := t.in.drain.Decode(b); err != nil {
-			return err
-		}
-		t.onDrain(p, &t.in.drain)
+		return handle(t, p, b, &t.in.drain, (*Transport).onDrain)
 	case wire.TypeDrainAck:
-		if err := t.in.done.Decode(b); err != nil {
-			return err
-		}
-		t.onDrainAck(p, &t.in.done)
-	default:
-		return fmt.Errorf("type %d is unknown", h.Type)
+		return handle(t, p, b, &t.in.done, (*Transport).onDrainAck)
 	}
-	return nil
+	return fmt.Errorf("type %d is unknown", h.Type)
+}
+
+func handle[M wire.Message](t *Transport, p *peer, b []byte, m M, on func(*Transport, *peer, M)) error {
+	err := m.Decode(b)
+	if err == nil {
+		on(t, p, m)
+	}
+	return err
 }
 
 // peerOf finds the sender's entry, or makes one of a stranger's while there is room.
@@ -430,11 +400,8 @@ func (t *Transport) peerOf(from []byte) *peer {
 	return p
 }
 
-// message is any of wire's messages.
-type message interface{ Append([]byte) []byte }
-
 // send hands one frame to the channel. What is not taken is lost: repair, on this side or the peer's, makes it good.
-func (t *Transport) send(p *peer, m message) {
+func (t *Transport) send(p *peer, m wire.Message) {
 	if p.fenced && !t.mutated("take frames of a fenced peer, and answer them") {
 		return
 	}

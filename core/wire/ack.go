@@ -1,5 +1,7 @@
 package wire
 
+import "cmp"
+
 // Ack says that a chunk is scattered and its region is the receiver's again. With Region 0 and Chunk WholeRequest it says that the request is queued and nothing is granted yet.
 type Ack struct {
 	Request uint64 // at least 1
@@ -11,16 +13,11 @@ type Ack struct {
 // Check implements Message.
 func (a *Ack) Check() error {
 	const t = TypeAck
-	if err := checkRequest(t, a.Request); err != nil {
-		return err
+	err := cmp.Or(checkRequest(t, a.Request), checkWholeOrPlace(t, a.Region, a.Chunk, a.Chunks))
+	if err == nil && a.Chunks == 0 {
+		err = wrong(t.String(), "chunks", 0, "at least 1")
 	}
-	if err := checkWholeOrPlace(t, a.Region, a.Chunk, a.Chunks); err != nil {
-		return err
-	}
-	if a.Chunks == 0 {
-		return wrong(t.String(), "chunks", 0, "at least 1")
-	}
-	return nil
+	return err
 }
 
 // Append implements Message.
@@ -34,10 +31,7 @@ func (a *Ack) Decode(b []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := h.checkNoCount(); err != nil {
-		return err
-	}
-	if err := h.checkNoPayload(); err != nil {
+	if err := cmp.Or(h.checkNoCount(), h.checkNoPayload()); err != nil {
 		return err
 	}
 	*a = Ack{Request: h.Request, Region: h.Region, Chunk: h.Chunk, Chunks: h.Chunks}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -31,13 +32,7 @@ func (d *Data) payloadBytes() uint64 {
 // Check implements Message.
 func (d *Data) Check() error {
 	const t = TypeData
-	if err := checkRequest(t, d.Request); err != nil {
-		return err
-	}
-	if err := checkPlace(t, d.Region, d.Chunk, d.Chunks); err != nil {
-		return err
-	}
-	if err := checkLength(t, "runs", d.payloadBytes()); err != nil {
+	if err := cmp.Or(checkRequest(t, d.Request), checkPlace(t, d.Region, d.Chunk, d.Chunks), checkLength(t, "runs", d.payloadBytes())); err != nil {
 		return err
 	}
 	return CheckRuns(d.Runs)

@@ -1,5 +1,7 @@
 package wire
 
+import "cmp"
+
 // drainFixedBytes is a DRAIN's payload before the endpoint: endpoint_len.
 const drainFixedBytes = 4
 
@@ -12,11 +14,7 @@ type Drain struct {
 
 // Check implements Message.
 func (d *Drain) Check() error {
-	const t = TypeDrain
-	if err := checkRequest(t, d.Request); err != nil {
-		return err
-	}
-	return checkEndpoint(t.String(), d.Endpoint)
+	return cmp.Or(checkRequest(TypeDrain, d.Request), checkEndpoint(TypeDrain.String(), d.Endpoint))
 }
 
 // Append implements Message.
@@ -33,10 +31,7 @@ func (d *Drain) Decode(b []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := h.checkOnlyRequest(); err != nil {
-		return err
-	}
-	if err := needPayload(t, payload, drainFixedBytes); err != nil {
+	if err := cmp.Or(h.checkOnlyRequest(), needPayload(t, payload, drainFixedBytes)); err != nil {
 		return err
 	}
 	endpoint, rest, err := cutEndpoint(t.String(), le.Uint32(payload), payload[drainFixedBytes:])

@@ -1,5 +1,7 @@
 package wire
 
+import "cmp"
+
 // DrainAck says that the receiver has forgotten the request.
 type DrainAck struct {
 	Request uint64 // at least 1
@@ -19,10 +21,7 @@ func (d *DrainAck) Decode(b []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := h.checkOnlyRequest(); err != nil {
-		return err
-	}
-	if err := h.checkNoPayload(); err != nil {
+	if err := cmp.Or(h.checkOnlyRequest(), h.checkNoPayload()); err != nil {
 		return err
 	}
 	*d = DrainAck{Request: h.Request}

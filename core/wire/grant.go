@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -78,10 +79,7 @@ func (g *Grant) Decode(b []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := h.checkNoPlace(); err != nil {
-		return err
-	}
-	if err := h.checkCount(payload, CreditBytes); err != nil {
+	if err := cmp.Or(h.checkNoPlace(), h.checkCount(payload, CreditBytes)); err != nil {
 		return err
 	}
 	g.Request = h.Request

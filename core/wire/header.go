@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -120,39 +121,24 @@ func (h Header) leftOver(bytes uint64) error {
 	return wrong(h.Type.String(), "length", h.Length, fmt.Sprintf("%d: bytes are left over", uint64(h.Length)-bytes))
 }
 
-// checkNoPlace, checkNoCount, checkNoPayload and checkOnlyRequest check that fields that a type does not use are 0.
+// zero checks that a field that the type does not use is 0.
+func (h Header) zero(field string, value uint64) error {
+	if value != 0 {
+		return wrong(h.Type.String(), field, value, "0")
+	}
+	return nil
+}
+
 func (h Header) checkNoPlace() error {
-	if h.Region != 0 {
-		return wrong(h.Type.String(), "region", h.Region, "0")
-	}
-	if h.Chunk != 0 {
-		return wrong(h.Type.String(), "chunk", h.Chunk, "0")
-	}
-	return nil
+	return cmp.Or(h.zero("region", h.Region), h.zero("chunk", uint64(h.Chunk)))
 }
 
-func (h Header) checkNoCount() error {
-	if h.Count != 0 {
-		return wrong(h.Type.String(), "count", h.Count, "0")
-	}
-	return nil
-}
+func (h Header) checkNoCount() error { return h.zero("count", uint64(h.Count)) }
 
-func (h Header) checkNoPayload() error {
-	if h.Length != 0 {
-		return wrong(h.Type.String(), "length", h.Length, "0")
-	}
-	return nil
-}
+func (h Header) checkNoPayload() error { return h.zero("length", uint64(h.Length)) }
 
 func (h Header) checkOnlyRequest() error {
-	if err := h.checkNoPlace(); err != nil {
-		return err
-	}
-	if h.Chunks != 0 {
-		return wrong(h.Type.String(), "chunks", h.Chunks, "0")
-	}
-	return h.checkNoCount()
+	return cmp.Or(h.checkNoPlace(), h.zero("chunks", uint64(h.Chunks)), h.checkNoCount())
 }
 
 func checkRequest(t Type, request uint64) error {

@@ -26,23 +26,15 @@ func Decode(b []byte) (Message, error) {
 
 // newMessage makes an empty message of a type that DecodeHeader returned.
 func newMessage(t Type) Message {
-	switch t {
-	case TypeWant:
-		return new(Want)
-	case TypeGrant:
-		return new(Grant)
-	case TypeData:
-		return new(Data)
-	case TypeAck:
-		return new(Ack)
-	case TypeNack:
-		return new(Nack)
-	case TypeDrain:
-		return new(Drain)
-	case TypeDrainAck:
-		return new(DrainAck)
-	}
-	panic("wire: no message of " + t.String())
+	return [...]func() Message{
+		TypeWant:     func() Message { return new(Want) },
+		TypeGrant:    func() Message { return new(Grant) },
+		TypeData:     func() Message { return new(Data) },
+		TypeAck:      func() Message { return new(Ack) },
+		TypeNack:     func() Message { return new(Nack) },
+		TypeDrain:    func() Message { return new(Drain) },
+		TypeDrainAck: func() Message { return new(DrainAck) },
+	}[t]()
 }
 
 // resize returns a slice of n elements, s's memory if it is large enough. It allocates no more than asked for: n was compared with a message's size.

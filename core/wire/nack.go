@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -26,10 +27,7 @@ type Nack struct {
 // Check implements Message.
 func (n *Nack) Check() error {
 	const t = TypeNack
-	if err := checkRequest(t, n.Request); err != nil {
-		return err
-	}
-	if err := checkWholeOrPlace(t, n.Region, n.Chunk, n.Chunks); err != nil {
+	if err := cmp.Or(checkRequest(t, n.Request), checkWholeOrPlace(t, n.Region, n.Chunk, n.Chunks)); err != nil {
 		return err
 	}
 	if n.Reason == 0 {
@@ -65,10 +63,7 @@ func (n *Nack) Decode(b []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := h.checkNoCount(); err != nil {
-		return err
-	}
-	if err := needPayload(t, payload, nackFixedBytes); err != nil {
+	if err := cmp.Or(h.checkNoCount(), needPayload(t, payload, nackFixedBytes)); err != nil {
 		return err
 	}
 	text := payload[nackFixedBytes:]

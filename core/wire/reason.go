@@ -17,29 +17,15 @@ const (
 	ReasonExpired       Reason = 10 // the receiver's lease of the request ran out
 )
 
+var reasonNames = [...]string{
+	ReasonMalformed: "malformed", ReasonUnknownFlow: "unknown_flow", ReasonOutsideChunk: "outside_chunk", ReasonUnregistered: "unregistered", ReasonReceiveWindow: "receive_window",
+	ReasonTooLarge: "too_large", ReasonScatterFailed: "scatter_failed", ReasonRefused: "refused", ReasonOverloaded: "overloaded", ReasonExpired: "expired",
+}
+
 // String is the reason_name of the command's JSON; "unknown" for a number that wire 3 does not define.
 func (r Reason) String() string {
-	switch r {
-	case ReasonMalformed:
-		return "malformed"
-	case ReasonUnknownFlow:
-		return "unknown_flow"
-	case ReasonOutsideChunk:
-		return "outside_chunk"
-	case ReasonUnregistered:
-		return "unregistered"
-	case ReasonReceiveWindow:
-		return "receive_window"
-	case ReasonTooLarge:
-		return "too_large"
-	case ReasonScatterFailed:
-		return "scatter_failed"
-	case ReasonRefused:
-		return "refused"
-	case ReasonOverloaded:
-		return "overloaded"
-	case ReasonExpired:
-		return "expired"
+	if r == 0 || uint64(r) >= uint64(len(reasonNames)) {
+		return "unknown"
 	}
-	return "unknown"
+	return reasonNames[r]
 }

@@ -16,25 +16,14 @@ const (
 	TypeDrainAck Type = 7 // the receiver has forgotten the request
 )
 
+var typeNames = [...]string{TypeWant: "WANT", TypeGrant: "GRANT", TypeData: "DATA", TypeAck: "ACK", TypeNack: "NACK", TypeDrain: "DRAIN", TypeDrainAck: "DRAIN_ACK"}
+
 // String is the name in protocol.md, 3, and in the command's JSON.
 func (t Type) String() string {
-	switch t {
-	case TypeWant:
-		return "WANT"
-	case TypeGrant:
-		return "GRANT"
-	case TypeData:
-		return "DATA"
-	case TypeAck:
-		return "ACK"
-	case TypeNack:
-		return "NACK"
-	case TypeDrain:
-		return "DRAIN"
-	case TypeDrainAck:
-		return "DRAIN_ACK"
+	if !t.known() {
+		return fmt.Sprintf("type %d", uint16(t))
 	}
-	return fmt.Sprintf("type %d", uint16(t))
+	return typeNames[t]
 }
 
 func (t Type) known() bool { return t >= TypeWant && t <= TypeDrainAck }

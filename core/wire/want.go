@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -68,10 +69,7 @@ func (w *Want) Decode(b []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := h.checkNoPlace(); err != nil {
-		return err
-	}
-	if err := needPayload(t, payload, wantFixedBytes); err != nil {
+	if err := cmp.Or(h.checkNoPlace(), needPayload(t, payload, wantFixedBytes)); err != nil {
 		return err
 	}
 	endpoint, rest, err := cutEndpoint(t.String(), le.Uint32(payload[16:]), payload[wantFixedBytes:])
