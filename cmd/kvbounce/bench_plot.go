@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -46,8 +47,13 @@ func checkPlotName(name string) error {
 
 // checkPlotPlace finds out whether the file can be written, and leaves nothing behind.
 func checkPlotPlace(name string) error {
-	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+	switch info, err := os.Lstat(name); {
+	case err == nil && info.Mode().Type() == os.ModeSymlink: // it would be replaced, and what it leads to stay as it is
+		return &fieldError{"plot", fmt.Errorf("--plot %s: it is a symbolic link; name the file that it leads to, or choose another name", name)}
+	case err == nil && !info.Mode().IsRegular():
 		return &fieldError{"plot", fmt.Errorf("--plot %s: it is there and is no file; choose another name", name)}
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		return &fieldError{"plot", fmt.Errorf("--plot %s: %w; choose a shorter one", name, syscall.ENAMETOOLONG)}
 	}
 	probe, err := os.CreateTemp(filepath.Dir(name), ".kvbounce-plot-*")
 	if err != nil {

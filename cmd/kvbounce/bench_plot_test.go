@@ -76,10 +76,16 @@ func TestBenchPlotPlace(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.svg"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	require.NoError(t, os.Symlink("file", filepath.Join(dir, "link.svg")))
+	require.NoError(t, os.Symlink("nothing", filepath.Join(dir, "dangling.svg")))
 	for path, want := range map[string]string{
 		"nowhere/x.svg": "can't write into its folder: no such file or directory; choose another",
 		"file/x.svg":    "not a directory",
 		"folder.svg":    "it is there and is no file",
+		"link.svg":      "it is a symbolic link; name the file that it leads to",
+		"dangling.svg":  "it is a symbolic link",
+
+		strings.Repeat("x", 252) + ".svg": "file name too long; choose a shorter one",
 	} {
 		t.Run(path, func(t *testing.T) {
 			path = filepath.Join(dir, path)
@@ -96,7 +102,7 @@ func TestBenchPlotPlace(t *testing.T) {
 	require.NoError(t, checkPlotPlace(filepath.Join(dir, "x.svg")))
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	require.Len(t, files, 2)
+	require.Len(t, files, 4)
 }
 
 func TestDistribution(t *testing.T) {
@@ -131,6 +137,9 @@ func TestDecimalTicks(t *testing.T) {
 
 func TestShown(t *testing.T) {
 	require.Equal(t, []string{"131.9 µs", "1.00 ms", "204.57 ms"}, []string{shown(131.94), shown(1000), shown(204_567)})
-	require.Equal(t, []string{"1 B", "1000 B", "1 KiB", "1536 B", "64 KiB", "2 MiB"},
-		[]string{shownSize(1), shownSize(1000), shownSize(1024), shownSize(1536), shownSize(64 << 10), shownSize(2 << 20)})
+	for bytes, want := range map[uint64]string{
+		0: "0 B", 1: "1 B", 1000: "1000 B", 1024: "1 KiB", 1536: "1536 B", 64 << 10: "64 KiB", 2 << 20: "2 MiB", 3 << 19: "1536 KiB", 25 << 19: "12.5 MiB", 12345: "12.1 KiB", 3 << 30: "3 GiB", 1<<34 + 1: "16.0 GiB",
+	} {
+		require.Equal(t, want, shownSize(bytes), bytes)
+	}
 }

@@ -129,16 +129,3 @@ func printSweep(out io.Writer, rows []sweepRow) {
 	}
 	_ = w.Flush()
 }
-
-// shownSize is a size as a table or an axis shows it.
-func shownSize(bytes uint64) string {
-	for _, unit := range []struct {
-		name  string
-		bytes uint64
-	}{{"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if bytes >= unit.bytes && bytes%unit.bytes == 0 {
-			return fmt.Sprintf("%d %s", bytes/unit.bytes, unit.name)
-		}
-	}
-	return fmt.Sprintf("%d B", bytes)
-}

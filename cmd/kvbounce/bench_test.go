@@ -182,6 +182,7 @@ func TestBenchBadUsage(t *testing.T) {
 		{"--layout no-such", "layout", "allowed are a file, JSON or CSV, and the presets paged-4k"},
 		{"--seed -1", "flags", "want a whole number"},
 		{"--bytes 1M", "bytes", "allowed with --sweep only"},
+		{"--pieces 1K", "pieces", "allowed with --sweep only"},
 		{"--sweep --bytes 2G", "bytes", "allowed is 1 to 1G"},
 		{"--sweep --bytes 0", "bytes", "allowed is 1 to 1G"},
 		{"--sweep --bytes much", "bytes", "is not a size"},

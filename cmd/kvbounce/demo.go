@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -139,16 +140,30 @@ func (a *app) compare(f demoFlags, parties []party, senders ...int) error {
 	return nil
 }
 
-// endAll ends the parties. What ending them says matters only if nothing went wrong before: it mostly follows from that.
+// endAll ends the parties. If something went wrong before, that alone is said, and soon: what ending them says mostly follows from it, and processes are not waited for.
 func endAll(parties []party, err error) error {
+	if err != nil {
+		giveUpAll(parties)
+		return err
+	}
 	var ends []error
 	for _, p := range parties {
 		ends = append(ends, p.end())
 	}
-	if err != nil {
-		return err
-	}
 	return errors.Join(ends...)
+}
+
+// giveUpAll ends processes at the same time and within giveUpWithin, and agents of this process as they like.
+func giveUpAll(parties []party) {
+	var ending sync.WaitGroup
+	defer ending.Wait()
+	for _, p := range parties {
+		if process, ok := p.(interface{ giveUp() }); ok {
+			ending.Go(process.giveUp)
+		} else {
+			_ = p.end()
+		}
+	}
 }
 
 // startParties starts the two workers: processes, or agents of this one, as for the memory engine.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/kvbounce/kvbounce/wiring/debug"
 )
@@ -27,20 +28,21 @@ func (a *app) attach(ctx context.Context, address string) error {
 	return nil
 }
 
+// printState is for people. Whoever listens at the address may have made up every word of it.
 func printState(out io.Writer, s debug.State) {
-	fmt.Fprintf(out, "agent %s", plain(s.Agent))
+	plainf(out, "agent %s", s.Agent)
 	if !s.Bounce {
 		fmt.Fprint(out, ", bounce is off")
 	}
 	fmt.Fprintln(out)
 	if s.ReactorAnswered {
-		fmt.Fprintf(out, "arena: %s free, %s granted to peers, %s staging; %s of these kept in doubt. %d flows of peers\n",
-			bytesText(s.Arena.Free), bytesText(s.Arena.Granted), bytesText(s.Arena.Staging), bytesText(s.Arena.Retained), s.Flows)
+		plainf(out, "arena: %s free, %s granted to peers, %s staging; %s of these kept in doubt. Flows of peers: %d\n",
+			shownSize(s.Arena.Free), shownSize(s.Arena.Granted), shownSize(s.Arena.Staging), shownSize(s.Arena.Retained), s.Flows)
 	} else {
 		fmt.Fprintln(out, "its reactor did not answer in time: it is stopped, stuck or overloaded. What follows is as of its last turn, and peers and arena are missing")
 	}
 	if s.BounceRefusal != "" {
-		fmt.Fprintf(out, "NO BOUNCE REQUEST IS TAKEN: %s\n", plain(s.BounceRefusal))
+		plainf(out, "NO BOUNCE REQUEST IS TAKEN: %s\n", s.BounceRefusal)
 	}
 	fmt.Fprintln(out)
 	if len(s.Unproved) == 0 {
@@ -51,12 +53,19 @@ func printState(out io.Writer, s debug.State) {
 		if u.Since == nil {
 			heading = "WAITED FOR"
 		}
-		fmt.Fprintf(out, "%s: peer %s, incarnation %s", heading, plain(u.Name), u.Incarnation)
+		plainf(out, "%s: peer %s, incarnation %s", heading, u.Name, u.Incarnation)
 		if u.State != "" {
-			fmt.Fprintf(out, " (%s)", u.State)
+			plainf(out, " (%s)", u.State)
 		}
-		fmt.Fprintf(out, "\n  since       %s\n  last heard  %s\n  what        %s\n", whenText(u.Since, s.Now, "its requests drain"), whenText(u.SilentSince, s.Now, "never"), whatText(u))
-		fmt.Fprintf(out, "  do          %s\n\n", strings.Join(wrap(plain(u.Remedy), 96), "\n              "))
+		plainf(out, "\n  since       %s\n  last heard  %s\n  what        %s\n", whenText(u.Since, s.Now, "its requests drain"), whenText(u.SilentSince, s.Now, "never"), whatText(u))
+		for i, line := range wrap(u.Remedy, 96) {
+			label := "do"
+			if i > 0 {
+				label = ""
+			}
+			plainf(out, "  %-10s  %s\n", label, line)
+		}
+		fmt.Fprintln(out)
 	}
 	if len(s.Peers) == 0 {
 		return
@@ -64,7 +73,7 @@ func printState(out io.Writer, s debug.State) {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(w, "PEER\tINCARNATION\tSTATE\tLAST HEARD\tREQUESTS\tDRAINING\tFLOWS\tHELD")
 	for _, p := range s.Peers {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", plain(p.Name), p.Incarnation, p.State, agoText(p.SilentSince, s.Now), p.Requests, p.Draining, p.Flows, bytesText(p.HeldBytes))
+		plainf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", p.Name, p.Incarnation, p.State, agoText(p.SilentSince, s.Now), p.Requests, p.Draining, p.Flows, shownSize(p.HeldBytes))
 	}
 	_ = w.Flush()
 }
@@ -73,13 +82,13 @@ func printState(out io.Writer, s debug.State) {
 func whatText(u debug.Unproved) string {
 	var parts []string
 	for _, p := range u.Parts {
-		parts = append(parts, fmt.Sprintf("%s: %s (%d, %s)", p.Part, bytesText(p.Bytes), p.Accesses, p.Access))
+		parts = append(parts, fmt.Sprintf("%s: %s (%d, %s)", p.Part, shownSize(p.Bytes), p.Accesses, p.Access))
 	}
 	if len(u.Parts) == 0 && (u.ArenaBytes > 0 || u.Accesses > 0) {
-		parts = append(parts, fmt.Sprintf("%s of the arena; accesses that failed: %d", bytesText(u.ArenaBytes), u.Accesses))
+		parts = append(parts, fmt.Sprintf("%s of the arena; accesses that failed: %d", shownSize(u.ArenaBytes), u.Accesses))
 	}
 	if u.Draining > 0 {
-		parts = append(parts, fmt.Sprintf("%d failed requests that it has not answered DRAIN for, or that have no evidence yet", u.Draining))
+		parts = append(parts, fmt.Sprintf("failed requests that it has not answered DRAIN for, or that have no evidence yet: %d", u.Draining))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -98,27 +107,22 @@ func agoText(t *time.Time, now time.Time) string {
 	return max(now.Sub(*t), 0).Round(time.Second).String() + " ago"
 }
 
-// bytesText is a size in the largest unit that shows it well.
-func bytesText(n uint64) string {
-	switch {
-	case n >= 10<<30:
-		return fmt.Sprintf("%d GiB", n>>30)
-	case n >= 10<<20:
-		return fmt.Sprintf("%d MiB", n>>20)
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%d KiB", n>>10)
-	}
-	return fmt.Sprintf("%d B", n)
-}
-
-// plain keeps what a peer named itself from moving the terminal's cursor.
+// plain keeps what another process says from moving the terminal's cursor, turning the writing around or looking like a line of its own.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
+		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r
 	}, text)
+}
+
+// plainf is fmt.Fprintf with every string made plain: only the format's own line ends and tabs remain.
+func plainf(out io.Writer, format string, args ...any) {
+	for i, arg := range args {
+		if text, ok := arg.(string); ok {
+			args[i] = plain(text)
+		}
+	}
+	fmt.Fprintf(out, format, args...)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -117,23 +119,23 @@ func TestPrintState(t *testing.T) {
 	var out strings.Builder
 	printState(&out, state)
 	require.Equal(t, `agent decode#0000000000000001
-arena: 100 MiB free, 8.0 MiB granted to peers, 512 KiB staging; 8.0 MiB of these kept in doubt. 2 flows of peers
+arena: 100 MiB free, 8 MiB granted to peers, 512 KiB staging; 8 MiB of these kept in doubt. Flows of peers: 2
 NO BOUNCE REQUEST IS TAKEN: 1 byte of ?[2Jevil
 
 IN DOUBT: peer prefill, incarnation 00000000000000aa (known)
   since       2026-01-02T03:02:35Z, 1m30s ago
   last heard  2026-01-02T03:02:05Z, 2m0s ago
-  what        region: 8.0 MiB (2, peer write)
+  what        region: 8 MiB (2, peer write)
   do          fence it
 
 WAITED FOR: peer late, incarnation 00000000000000bb
   since       its requests drain
   last heard  never
-  what        3 failed requests that it has not answered DRAIN for, or that have no evidence yet
+  what        failed requests that it has not answered DRAIN for, or that have no evidence yet: 3
   do          wait
 
 PEER      INCARNATION        STATE   LAST HEARD   REQUESTS   DRAINING   FLOWS   HELD
-prefill   00000000000000aa   known   2m0s ago     0          0          2       8.0 MiB
+prefill   00000000000000aa   known   2m0s ago     0          0          2       8 MiB
 `, out.String())
 
 	out.Reset()
@@ -141,4 +143,39 @@ prefill   00000000000000aa   known   2m0s ago     0          0          2       
 	require.Contains(t, out.String(), "its reactor did not answer in time")
 	require.Contains(t, out.String(), "bounce is off")
 	require.Contains(t, out.String(), "what        100 B of the arena; accesses that failed: 1")
+}
+
+// Whoever listens at the address makes up every word: none of them moves the cursor, turns the text around or makes a line of its own.
+func TestPrintStateOfALiar(t *testing.T) {
+	const evil = "\x1b]0;x\a\x1b[2J\u202e\u2028\u009b\t\x7f\nIN DOUBT: nobody"
+	honest, lying := debug.State{}, debug.State{}
+	for text, s := range map[string]*debug.State{"word": &honest, evil: &lying} {
+		*s = debug.State{
+			Agent: text, ReactorAnswered: true, BounceRefusal: text,
+			Unproved: []debug.Unproved{{Name: text, Incarnation: text, State: text, Remedy: text, Parts: []debug.Part{{Part: text, Access: text}}}},
+			Peers:    []debug.Peer{{Name: text, Incarnation: text, State: text}},
+		}
+	}
+	var want, got strings.Builder
+	printState(&want, honest)
+	printState(&got, lying)
+	require.Equal(t, strings.Count(want.String(), "\n"), strings.Count(got.String(), "\n"))
+	for _, r := range got.String() {
+		require.True(t, r == '\n' || unicode.IsPrint(r), "%q in %s", r, got.String())
+	}
+}
+
+// A failure's words may be another machine's too; in JSON they are escaped and stay what they are.
+func TestErrorsArePlain(t *testing.T) {
+	const evil = "\x1b[2J\u202e\nkvbounce: all is well"
+	for _, asJSON := range []bool{false, true} {
+		var out, errs strings.Builder
+		newApp(streams{out: &out, err: &errs}).fail(&fieldError{"peer", errors.New(evil)}, asJSON)
+		if asJSON {
+			_, message := failure(t, out.String())
+			require.Equal(t, strings.ReplaceAll(evil, "\n", "; "), message)
+		} else {
+			require.Equal(t, "kvbounce: ?[2J?; kvbounce: all is well\n", errs.String())
+		}
+	}
 }

@@ -55,7 +55,7 @@ func (a *app) readLayout(field, path, name string) (layout.Layout, error) {
 	return l, nil
 }
 
-// layoutFormat tells the format by the file's name, or by the first character that is not white space.
+// layoutFormat tells the format by the file's name, or by the first character that is neither white space nor a byte order mark.
 func layoutFormat(name string, text *bufio.Reader) layout.Format {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".json":
@@ -65,7 +65,7 @@ func layoutFormat(name string, text *bufio.Reader) layout.Format {
 	}
 	// What is not there or can't be read, layout.Read will say.
 	start, _ := text.Peek(text.Size())
-	if start = bytes.TrimSpace(start); len(start) > 0 && (start[0] == '{' || start[0] == '[') {
+	if start = bytes.TrimSpace(bytes.TrimPrefix(start, []byte(layout.BOM))); len(start) > 0 && (start[0] == '{' || start[0] == '[') {
 		return layout.JSON
 	}
 	return layout.CSV

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/kvbounce/kvbounce/core/config"
 	"github.com/kvbounce/kvbounce/wiring"
 )
 
@@ -120,4 +124,51 @@ func killReceivers(t *testing.T, moments ...time.Duration) {
 		require.ErrorContains(t, err, "in doubt")
 	}
 	require.NoError(t, ended)
+}
+
+// doomed is a worker process that dies when it is to send, with its receiver standing still: that one would never end.
+type doomed struct {
+	*process
+	receiver *process
+}
+
+func (d doomed) do(c call) (reply, error) {
+	if c.Op == "burst" {
+		if err := errors.Join(d.receiver.cmd.Process.Signal(syscall.SIGSTOP), d.cmd.Process.Kill()); err != nil {
+			return reply{}, err
+		}
+	}
+	return d.process.do(c)
+}
+
+// A command whose worker dies says so, however long the other worker would take to close, and leaves no process behind.
+func TestBenchOfAKilledSender(t *testing.T) {
+	var out, errs bytes.Buffer
+	a := newApp(streams{in: strings.NewReader(""), out: &out, err: &errs})
+	var workers []*process
+	a.start = func(f demoFlags, cfg config.Config) ([]party, error) {
+		parties, err := a.startParties(f, cfg)
+		if err != nil {
+			return nil, err
+		}
+		workers = []*process{parties[0].(*process), parties[1].(*process)}
+		return []party{doomed{workers[0], workers[1]}, workers[1]}, nil
+	}
+	code := make(chan int, 1)
+	go func() { code <- a.run([]string{"bench", "--layout", "tiny", "--rounds", "1"}) }()
+	select {
+	case c := <-code:
+		require.Equal(t, exitFailed, c)
+	case <-time.After(time.Minute):
+		for _, w := range workers {
+			_ = w.cmd.Process.Kill()
+		}
+		<-code
+		require.Fail(t, "it waits for a worker that does not end")
+	}
+	require.Empty(t, out.String())
+	require.Regexp(t, `kvbounce: bounce transfer in round 0 from bench#[0-9a-f]+: the worker (is gone|ended before it answered): .*\n$`, errs.String())
+	for _, w := range workers {
+		require.NotNil(t, w.cmd.ProcessState, "it was reaped")
+	}
 }

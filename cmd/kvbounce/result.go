@@ -161,3 +161,19 @@ func shown(us float64) string {
 	}
 	return fmt.Sprintf("%.2f ms", us/1000)
 }
+
+// shownSize is a size as people read it: exact where that is short.
+func shownSize(bytes uint64) string {
+	for _, unit := range []struct {
+		name  string
+		bytes uint64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		switch {
+		case bytes >= unit.bytes && bytes%unit.bytes == 0:
+			return fmt.Sprintf("%d %s", bytes/unit.bytes, unit.name)
+		case bytes >= 10*unit.bytes:
+			return fmt.Sprintf("%.1f %s", float64(bytes)/float64(unit.bytes), unit.name)
+		}
+	}
+	return fmt.Sprintf("%d B", bytes)
+}

@@ -156,12 +156,12 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// fail prints a failure, as one sentence or as JSON.
+// fail prints a failure, as one sentence or as JSON. Part of it may be another machine's words.
 func (a *app) fail(err error, asJSON bool) {
 	// Several errors at once, such as one for each bad setting, are one sentence with several parts.
 	message := strings.ReplaceAll(err.Error(), "\n", "; ")
 	if !asJSON {
-		fmt.Fprintf(a.err, "kvbounce: %s\n", message)
+		fmt.Fprintf(a.err, "kvbounce: %s\n", plain(message))
 		return
 	}
 	type body struct {

@@ -14,7 +14,8 @@ import (
 
 const (
 	fetchWithin = 10 * time.Second
-	maxState    = 64 << 20
+	// maxState is far above what an agent with thousands of peers says. Decoded, an answer takes well over a hundred times its length if someone means it to.
+	maxState = 4 << 20
 )
 
 // CheckAddress reports whether address has the form of unix:PATH or HOST:PORT. HOST may be another machine's only where something forwards the port.
@@ -56,9 +57,17 @@ func Fetch(ctx context.Context, address string) (s State, err error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return s, fmt.Errorf("it answered %s: it is no agent's debug endpoint", response.Status)
+		// The status's words are whatever the server likes.
+		return s, fmt.Errorf("it answered with status %d: it is no agent's debug endpoint", response.StatusCode)
 	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxState)).Decode(&s); err != nil {
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxState+1))
+	if err != nil {
+		return s, fmt.Errorf("reading its answer: %w", err)
+	}
+	if len(text) > maxState {
+		return s, fmt.Errorf("its answer is too long: allowed are %d MiB", maxState>>20)
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
 		return s, fmt.Errorf("it answered what is no agent's state: %w", err)
 	}
 	if s.Agent == "" {

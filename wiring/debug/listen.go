@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,37 +35,53 @@ func listen(address string) (net.Listener, error) {
 
 // listenUnix opens a socket that only this user can connect to. A socket file that a dead process left is replaced, a living one's and any other file never. Closing removes the file.
 func listenUnix(path string) (net.Listener, error) {
-	if strings.HasPrefix(path, "@") { // abstract: no file
-		return net.Listen("unix", path)
+	if strings.HasPrefix(path, "@") {
+		return nil, fmt.Errorf("%s%s is an abstract socket, which every user of this machine can connect to: want a file's path", unixPrefix, path)
 	}
 	// Two processes that start at once must not both find the same dead socket, and the second remove the first's new one.
-	unlock, err := lockFolder(filepath.Dir(path))
-	if err != nil {
-		return nil, err
+	// Everyone who can read the folder can hold its lock: without it a socket is opened all the same, but none removed.
+	unlock, unlocked := lockFolder(filepath.Dir(path))
+	if unlocked == nil {
+		defer unlock()
 	}
-	defer unlock()
-	l, err := net.Listen("unix", path)
-	if errors.Is(err, syscall.EADDRINUSE) {
+	l, err := listenPrivate(path)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE) && unlocked != nil:
+		return nil, fmt.Errorf("%w, and if a dead process left it there, it can't be replaced: %w", err, unlocked)
+	case errors.Is(err, syscall.EADDRINUSE):
 		if err = removeStale(path); err == nil {
-			l, err = net.Listen("unix", path)
+			l, err = listenPrivate(path)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	// A umask takes rights from its owner too, and a kernel that is not Linux may ignore what listenPrivate does.
+	if err := os.Chmod(path, socketMode); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// lockFolder waits for a lock on a folder, which needs no file in it.
+const socketMode = 0o600
+
+// listenPrivate opens a socket whose file has at no moment more rights than socketMode: bind gives the file the mode of the socket itself, less the umask,
+// on Linux (POSIX says nothing of it). The umask, the other way, is the whole process's, and a chmod after bind comes too late.
+func listenPrivate(path string) (net.Listener, error) {
+	private := net.ListenConfig{Control: func(_, _ string, socket syscall.RawConn) error {
+		var err error
+		return errors.Join(socket.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), socketMode) }), err)
+	}}
+	return private.Listen(context.Background(), "unix", path)
+}
+
+// lockFolder waits a moment for a lock on a folder, which needs no file in it. Those who start at once hold it for much less.
 func lockFolder(path string) (unlock func(), err error) {
 	folder, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	for range 200 {
+	for range 40 {
 		if err = unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
 			return func() { folder.Close() }, nil
 		}

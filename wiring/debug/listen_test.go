@@ -9,10 +9,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestAddressesThatAreRefused(t *testing.T) {
@@ -20,7 +22,7 @@ func TestAddressesThatAreRefused(t *testing.T) {
 		_, err := listen(address)
 		require.ErrorContains(t, err, "neither unix:PATH nor ADDRESS:PORT with a loopback address", address)
 	}
-	for _, address := range []string{"unix:", "unix:/nonexistent/x.sock", "127.0.0.1:99999"} {
+	for _, address := range []string{"unix:", "unix:@kvbounce", "unix:/nonexistent/x.sock", "127.0.0.1:99999"} {
 		_, err := listen(address)
 		require.Error(t, err, address)
 	}
@@ -43,9 +45,8 @@ func TestEveryKindOfAddress(t *testing.T) {
 	for address, want := range map[string]string{
 		"127.0.0.1:0": `^127\.0\.0\.1:\d+$`,
 		"[::1]:0":     `^\[::1\]:\d+$`,
-		"unix:" + filepath.Join(folder, "a.sock"):          "^unix:" + filepath.Join(folder, "a.sock") + "$",
-		"unix:" + filepath.Join(folder, "{pid}.sock"):      "^unix:" + filepath.Join(folder, fmt.Sprint(os.Getpid())+".sock") + "$",
-		fmt.Sprintf("unix:@kvbounce-test-%d", os.Getpid()): fmt.Sprintf("^unix:@kvbounce-test-%d$", os.Getpid()),
+		"unix:" + filepath.Join(folder, "a.sock"):     "^unix:" + filepath.Join(folder, "a.sock") + "$",
+		"unix:" + filepath.Join(folder, "{pid}.sock"): "^unix:" + filepath.Join(folder, fmt.Sprint(os.Getpid())+".sock") + "$",
 	} {
 		s, err := serve(address)
 		require.NoError(t, err, address)
@@ -117,6 +118,36 @@ func TestStaleSocketIsTakenOnce(t *testing.T) {
 	require.NoError(t, won[0].Close())
 }
 
+// Everyone who can read a folder can lock it: that keeps nobody's endpoint from starting there. A socket that is there stays, as if it were a living process's.
+func TestLockedFolder(t *testing.T) {
+	folder := t.TempDir()
+	stranger, err := os.Open(folder)
+	require.NoError(t, err)
+	defer stranger.Close()
+	require.NoError(t, unix.Flock(int(stranger.Fd()), unix.LOCK_EX))
+	path := filepath.Join(folder, "x.sock")
+	s, err := serve("unix:" + path)
+	require.NoError(t, err)
+	fetched(t, "unix:"+path)
+	_, err = serve("unix:" + path)
+	require.ErrorContains(t, err, "address already in use")
+	require.ErrorContains(t, err, "lock "+folder)
+	fetched(t, "unix:"+path)
+	require.NoError(t, s.Close())
+}
+
+// The socket file is private from the moment that it is there: no chmod makes it so.
+func TestSocketIsBornPrivate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.sock")
+	defer unix.Umask(unix.Umask(0))
+	l, err := listenPrivate(path)
+	require.NoError(t, err)
+	defer l.Close()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(socketMode), info.Mode().Perm())
+}
+
 func TestFetchRefuses(t *testing.T) {
 	for _, address := range []string{"", "unix:", "/run/x.sock", "127.0.0.1", ":80", "host:"} {
 		require.Error(t, CheckAddress(address), address)
@@ -125,10 +156,13 @@ func TestFetchRefuses(t *testing.T) {
 		require.NoError(t, CheckAddress(address), address)
 	}
 	for want, h := range map[string]http.HandlerFunc{
-		"404 Not Found":        http.NotFound,
-		"is no agent's state":  func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
-		"it names no agent":    func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") },
-		"403 Forbidden: it is": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
+		"status 404: it is":   http.NotFound,
+		"is no agent's state": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
+		"it names no agent":   func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") },
+		"status 403: it is":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
+		"allowed are 4 MiB": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"agent":"x","unproved":[{}`+strings.Repeat(",{}", maxState/3)+"]}")
+		},
 	} {
 		server := httptest.NewServer(h)
 		_, err := Fetch(t.Context(), server.Listener.Addr().String())

@@ -2,6 +2,7 @@ package debug
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -116,14 +117,16 @@ func get(t *testing.T, url string) (code int, body string) {
 
 func TestState(t *testing.T) {
 	server := serveIn(t, holding(), time.Minute)
+	before := time.Now().Round(time.Microsecond)
 	code, body := get(t, server.URL+StatePath)
+	after := time.Now().Round(time.Microsecond)
 	require.Equal(t, http.StatusOK, code)
 	var s State
 	d := json.NewDecoder(strings.NewReader(body))
 	d.DisallowUnknownFields()
 	require.NoError(t, d.Decode(&s), body)
 	ago := func(d time.Duration) *time.Time { at := s.Now.Add(-d); return &at }
-	require.WithinDuration(t, time.Now(), s.Now, time.Minute)
+	require.WithinRange(t, s.Now, before, after)
 	require.Equal(t, State{
 		Agent: "decode#0000000000000001", Now: s.Now, Bounce: true, ReactorAnswered: true, BounceRefusal: "too much",
 		Flows: 4, Arena: Arena{1, 2, 3, 4}, Counters: map[string]uint64{"frames_sent": 7}, Routes: map[string]uint64{"bounce": 3},
@@ -263,4 +266,24 @@ func TestConnectionsAreBounded(t *testing.T) {
 	_, err = Fetch(t.Context(), server.Address())
 	require.ErrorContains(t, err, "refused")
 	require.NoError(t, (*Server)(nil).Close())
+}
+
+// What clients began and never end, closing does not wait for, nor calls an error: a connection without a word, half a request, an answer that nobody reads.
+func TestCloseAmongTheSlow(t *testing.T) {
+	big := holding()
+	for i := range 40_000 {
+		big.in.Peers = append(big.in.Peers, transport.PeerView{Peer: ports.Identity(fmt.Sprintf("%s#%016x", strings.Repeat("x", 100), i))})
+	}
+	server, err := Serve("127.0.0.1:0", big, now, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	for _, begun := range []string{"", "GET " + StatePath + " HTTP/1.1\r\nHost: local", "GET " + StatePath + " HTTP/1.1\r\nHost: localhost\r\n\r\n"} {
+		conn, err := net.Dial("tcp", server.Address())
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = io.WriteString(conn, begun)
+		require.NoError(t, err)
+	}
+	_, err = Fetch(t.Context(), server.Address())
+	require.ErrorContains(t, err, "too long", "it came after the others, so that they were let in")
+	require.NoError(t, server.Close())
 }

@@ -25,6 +25,9 @@ const (
 	CSV Format = "csv"
 )
 
+// BOM is the byte order mark that some programs put before UTF-8 text; Read skips it.
+const BOM = "\ufeff"
+
 // maxLineBytes is far above the longest line that says something: two 20-digit numbers.
 const maxLineBytes = 4096
 
@@ -33,11 +36,15 @@ const maxLineBytes = 4096
 func Read(r io.Reader, format Format) (Layout, error) {
 	var l Layout
 	var err error
+	text := bufio.NewReader(r)
+	if start, _ := text.Peek(len(BOM)); string(start) == BOM { // what can't be read, the readers will say
+		_, _ = text.Discard(len(BOM))
+	}
 	switch format {
 	case JSON:
-		l, err = readJSON(r)
+		l, err = readJSON(text)
 	case CSV:
-		l, err = readCSV(r)
+		l, err = readCSV(text)
 	default:
 		return Layout{}, fmt.Errorf("layout format %q, want %s or %s", format, JSON, CSV)
 	}

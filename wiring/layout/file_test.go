@@ -63,6 +63,19 @@ func TestReadCSV(t *testing.T) {
 	}
 }
 
+// Some programs put a byte order mark before what they write.
+func TestReadByteOrderMark(t *testing.T) {
+	for format, text := range map[layout.Format]string{layout.CSV: "side,addr,bytes\nsrc,0,1\ndst,0,1\n", layout.JSON: `{"src":[[0,1]],"dst":[[0,1]]}`} {
+		want, err := layout.Read(strings.NewReader(text), format)
+		require.NoError(t, err)
+		got, err := layout.Read(iotest.OneByteReader(strings.NewReader("\xef\xbb\xbf"+text)), format)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		_, err = layout.Read(strings.NewReader("\xef\xbb\xbf\xef\xbb\xbf"+text), format)
+		require.ErrorContains(t, err, "line 1", "one of them")
+	}
+}
+
 func TestReadNothing(t *testing.T) {
 	l, err := layout.Read(strings.NewReader(`{"src":[],"dst":[]}`), layout.JSON)
 	require.NoError(t, err)
