@@ -111,6 +111,43 @@ func (mr *MockRegistrationMockRecorder) Ranges() *gomock.Call {
 	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Ranges", reflect.TypeOf((*MockRegistration)(nil).Ranges))
 }
 
+// MockRester is a mock of Rester interface.
+type MockRester struct {
+	ctrl     *gomock.Controller
+	recorder *MockResterMockRecorder
+}
+
+// MockResterMockRecorder is the mock recorder for MockRester.
+type MockResterMockRecorder struct {
+	mock *MockRester
+}
+
+// NewMockRester creates a new mock instance.
+func NewMockRester(ctrl *gomock.Controller) *MockRester {
+	mock := &MockRester{ctrl: ctrl}
+	mock.recorder = &MockResterMockRecorder{mock}
+	return mock
+}
+
+// EXPECT returns an object that allows the caller to indicate expected use.
+func (m *MockRester) EXPECT() *MockResterMockRecorder {
+	return m.recorder
+}
+
+// Rest mocks base method.
+func (m *MockRester) Rest() bool {
+	m.ctrl.T.Helper()
+	ret := m.ctrl.Call(m, "Rest")
+	ret0, _ := ret[0].(bool)
+	return ret0
+}
+
+// Rest indicates an expected call of Rest.
+func (mr *MockResterMockRecorder) Rest() *gomock.Call {
+	mr.mock.ctrl.T.Helper()
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Rest", reflect.TypeOf((*MockRester)(nil).Rest))
+}
+
 // MockTransferEngine is a mock of TransferEngine interface.
 type MockTransferEngine struct {
 	ctrl     *gomock.Controller
