@@ -94,7 +94,11 @@ func (r *Request) verdict() Verdict {
 		return Fatal
 	}
 	for i := range r.parts {
-		if !r.parts[i].released() && !(r.parts[i].sent == nil && r.manager.mutated("retire a request while its window is in use")) && !(i > 0 && r.manager.mutated("retire a request when its first part is released")) {
+		switch p := &r.parts[i]; {
+		case p.released():
+		case p.sent == nil && r.manager.mutated("retire a request while its window is in use"):
+		case i > 0 && r.manager.mutated("retire a request when its first part is released"):
+		default:
 			return Pending
 		}
 	}

@@ -2,7 +2,7 @@
 //
 // A Transport is owned by one goroutine, the reactor, which calls Poll again and again. Poll reads the control channel, asks the engine and the copy
 // device for completions, advances requests (sender.go) and flows (receiver.go), sends frames and says when it wants to be called next. It never
-// blocks and reads no clock: what a production runner and a simulator drive is the same code.
+// blocks, and knows of time what its caller and ports.Clock tell it: what a production runner and a simulator drive is the same code.
 //
 // Submitters live in other goroutines. They hand commands to the reactor through a bounded queue (inbox.go) and read a Handle's atomics.
 //
