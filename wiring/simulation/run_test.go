@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,6 +79,10 @@ func TestScenariosAreClean(t *testing.T) {
 		}
 	}
 	require.Empty(t, never, "what the scenarios never make happen")
+	for what := range covered {
+		_, fault := faultNames[what]
+		require.True(t, fault || slices.Contains(evidences, what), "%s is counted, and no list has it", what)
+	}
 }
 
 // TestSeedsAreSummedInOrder holds a sum over seeds against its parts.
