@@ -182,9 +182,31 @@ func TestWake(t *testing.T) {
 		by()
 		await(t, what, func() bool { return woken.Load() > before }, engines...)
 	}
-	await(t, "it is woken for the loaded peer", func() bool { return woken.Load() > 0 })
 	wakes("it is woken for a finished transfer", func() { a.PostWrite(b.identity, a.list(), b.list()) }, b)
 	wakes("it is woken for a message", func() { require.NoError(t, b.Notify(a.identity, []byte("hello"))) }, a, b)
+}
+
+// NIXL is told of a peer when something is to go to it: who only receives from it makes no connection to it.
+func TestAPeerIsLoadedWhenWanted(t *testing.T) {
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			a, b := newBlockEnd(t, Config{Memory: mode.memory}, 4096), newBlockEnd(t, Config{Memory: mode.memory}, 4096)
+			introduce(t, a, b)
+			introduce(t, b, a)
+			loaded := func(e end, peer ports.Identity) (loaded bool) {
+				require.NoError(t, e.call(func() error { loaded = e.driver.links[peer].loaded; return nil }))
+				return loaded
+			}
+			transfer := a.PostWrite(b.identity, a.list(), b.list())
+			await(t, "the write ends", func() bool { return transfer.Status() != ports.Pending }, a, b)
+			require.Equal(t, ports.Success, transfer.Status(), "%v", transfer.Err())
+			require.True(t, loaded(a, b.identity))
+			require.False(t, loaded(b, a.identity))
+			require.NoError(t, b.Notify(a.identity, []byte("hello")))
+			await(t, "the message arrives", func() bool { _, _, ok := a.RecvNotify(); return ok }, a, b)
+			require.True(t, loaded(b, a.identity))
+		})
+	}
 }
 
 func TestNotifyRefusesWhenTooMuchWaits(t *testing.T) {

@@ -55,6 +55,7 @@ func (d *driver) post() (posted, ended bool) {
 // admit queues a transfer to a peer that was connected when it was made.
 func (d *driver) admit(id ports.Identity, t *transfer) (moved bool) {
 	t.link = d.links[id]
+	d.want(t.link)
 	d.queue = append(d.queue, t)
 	if t.link.failure != nil {
 		return d.abandon(t.link, t.link.failure)

@@ -23,7 +23,8 @@ type link struct {
 	failure    error        // why nothing is loaded, if loading failed
 	failed     *atomic.Bool // tells the reactor of that
 
-	offer   *offer // to be loaded
+	wanted  bool   // something was to go to the peer
+	offer   *offer // to be loaded, once it is wanted
 	forget  bool   // to be forgotten, unless an offer comes first
 	waiting [][]byte
 }
@@ -41,7 +42,7 @@ func (l *link) explain(op string, code int) error {
 	return &Error{Op: op, Code: code, Text: fmt.Sprintf("peer %s%s", l.identity, l.note)}
 }
 
-// connect has an offer loaded.
+// connect has an offer loaded, now if the peer's metadata is loaded already, else when it is wanted.
 func (d *driver) connect(id ports.Identity, o *offer, note string, failed *atomic.Bool) {
 	l := d.links[id]
 	if l == nil {
@@ -49,7 +50,18 @@ func (d *driver) connect(id ports.Identity, o *offer, note string, failed *atomi
 		d.links[id] = l
 	}
 	l.offer, l.note, l.failure, l.failed = o, note, nil, failed
-	d.unsettled[l] = struct{}{}
+	if l.loaded || l.wanted {
+		d.unsettled[l] = struct{}{}
+	}
+}
+
+// want has a link loaded, if it is not: something is to go to the peer. Before that NIXL is not told of it, since UCX then connects to it, and a peer that dies while UCX does may end this process (nixl.md, rule 11). One that
+// only sends to us needs no connection of ours.
+func (d *driver) want(l *link) {
+	if !l.wanted && l.offer != nil {
+		l.wanted = true
+		d.unsettled[l] = struct{}{}
+	}
 }
 
 // disconnect has a link forgotten, and gives up what is not posted yet: that is proof for its callers.
@@ -143,6 +155,7 @@ func (d *driver) notify(id ports.Identity, message []byte) {
 		d.send(l, message)
 	case l.offer != nil:
 		l.waiting = append(l.waiting, message)
+		d.want(l)
 	default:
 		d.logger.Debug("a notification was lost: the peer's metadata could not be loaded", "peer", id)
 	}

@@ -31,7 +31,7 @@ func TestRestWithSomethingKept(t *testing.T) {
 			return ok
 		}, 30*time.Second, time.Millisecond, what)
 		require.Equal(t, what, string(got))
-		require.Positive(t, wakes.Load())
+		require.Eventually(t, func() bool { return wakes.Load() > 0 }, 30*time.Second, time.Millisecond, what)
 		w := friend.PostWrite(survivor.identity, friend.list(), survivor.list())
 		await(t, what, func() bool { return w.Status() != ports.Pending }, friend)
 		require.Equal(t, ports.Success, w.Status())
@@ -43,8 +43,9 @@ func TestRestWithSomethingKept(t *testing.T) {
 	wrote := make(chan string, 1)
 	go func() { wrote <- w.write() }()
 	await(t, "the peer wrote", func() bool { return len(wrote) > 0 }, survivor)
+	failed := survivor.PostWrite(w.identity, survivor.list(), []ports.Descriptor{{Addr: w.addr, Bytes: writerBytes}}) // the writer does not look after it
+	await(t, "the write is under way", func() bool { return survivor.keptRequests() > 0 }, survivor)
 	w.kill()
-	failed := survivor.PostWrite(w.identity, survivor.list(), []ports.Descriptor{{Addr: w.addr, Bytes: writerBytes}})
 	await(t, "a write to a killed peer fails", func() bool { return failed.Status() != ports.Pending }, survivor)
 	survivor.Disconnect(w.identity)
 	await(t, "the peer is forgotten", func() bool { return survivor.links() == 1 }, survivor)
