@@ -27,6 +27,7 @@ const (
 )
 
 type demoFlags struct {
+	name   string // of the agents; send's
 	engine string
 	layout string
 	memory memoryFlag
@@ -121,7 +122,7 @@ func (a *app) compare(f demoFlags, parties []party, senders ...int) error {
 		return err
 	}
 	m := measurement{
-		name: "demo", layout: l, preset: true, seed: f.seed, places: [2]ports.Place{f.memory.place, f.memory.place},
+		name: cmp.Or(f.name, "demo"), layout: l, preset: true, seed: f.seed, places: [2]ports.Place{f.memory.place, f.memory.place},
 		legs: []leg{{pathBounce, 1}, {pathDirect, 1}}, senders: senders, rounds: f.rounds,
 	}
 	m.bar = a.progress(m.steps())

@@ -132,7 +132,7 @@ func (a *app) receive(ctx context.Context, l net.Listener, name string, place po
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.out, "%d senders, %d bytes checked, %d checks failed\n", total.Senders, total.Checked, total.Failed)
+		fmt.Fprintf(a.out, "senders: %d, bytes checked: %d, checks failed: %d\n", total.Senders, total.Checked, total.Failed)
 	}
 	if total.Failed > 0 {
 		return errors.New("received bytes were wrong")
@@ -162,6 +162,9 @@ func (r *receiver) do(c call) (reply, error) {
 		c.Place = r.place
 	}
 	out, err := r.worker.do(c)
+	if err != nil {
+		r.log.Warn("what a sender asked for failed", "operation", c.Op, "err", err)
+	}
 	if c.Op == "check" {
 		r.checked += out.Checked
 		if err != nil {
@@ -189,6 +192,7 @@ func (a *app) send() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&peer, "peer", "127.0.0.1:7701", "where kvbounce recv listens")
+	cmd.Flags().StringVar(&f.name, "name", "send", "the agent's name")
 	cmd.Flags().StringVar(&f.layout, "layout", "paged-4k", "a preset: "+strings.Join(layout.Names(), ", "))
 	cmd.Flags().Var(&f.memory, "memory", memoryHelp)
 	cmd.Flags().IntVar(&f.rounds, "rounds", 8, "transfers on each path")
@@ -230,7 +234,12 @@ func (r *remote) do(c call) (reply, error) {
 	if _, err := r.conn.Write(append(b, '\n')); err != nil {
 		return reply{}, fmt.Errorf("the receiver is gone: %w", err)
 	}
-	return readReply(r.lines, "receiver")
+	answer, err := readReply(r.lines, "receiver")
+	if answer.Error != "" {
+		// Its error is about its side: its settings, its memory, its checks.
+		return answer, &fieldError{answer.Field, fmt.Errorf("the receiver at %s says: %s", r.conn.RemoteAddr(), answer.Error)}
+	}
+	return answer, err
 }
 
 func (r *remote) end() error { return r.conn.Close() }

@@ -151,7 +151,7 @@ func plainFlagError(err error) string {
 // noArgs refuses positional arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return badUsage("arguments", "%s takes no arguments, but got %q; see %s --help", cmd.CommandPath(), strings.Join(args, " "), cmd.CommandPath())
+		return badUsage("arguments", "%s takes no arguments, but got %q; see %s --help", cmd.Name(), strings.Join(args, " "), cmd.CommandPath())
 	}
 	return nil
 }

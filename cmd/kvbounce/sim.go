@@ -38,7 +38,7 @@ statement. The same scenario and seed do the same on every machine.
 
 Scenarios: ` + strings.Join(simulation.Names(), ", ") + `; or a file of your own.
 A run that breaks a rule exits 1 and writes a file for --replay and --shrink.`,
-		Example: "  kvbounce sim --scenario all --seeds 1..1000\n  kvbounce sim --scenario loss --seed 7 --json\n  kvbounce sim --replay sim-loss-7.txt\n  kvbounce sim --exhaustive --scenario baseline",
+		Example: "  kvbounce sim --scenario all --seeds 1..1000\n  kvbounce sim --scenario loss --seed 7 --json\n  kvbounce sim --replay sim-loss-7.txt\n  kvbounce sim --exhaustive",
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runSim(f, cmd.Flags().Changed("seed")) },
 	}
@@ -50,7 +50,7 @@ A run that breaks a rule exits 1 and writes a file for --replay and --shrink.`,
 	cmd.Flags().StringVar(&f.replay, "replay", "", "run what this file says, and print every step")
 	cmd.Flags().StringVar(&f.shrink, "shrink", "", "reduce what this file says to the least that breaks the same rule")
 	cmd.Flags().StringVar(&f.output, "output", "", "the file that a violation or --shrink writes, instead of sim-SCENARIO-SEED.txt")
-	cmd.Flags().BoolVar(&f.exhaustive, "exhaustive", false, "explore every order of events and every fault of small configurations")
+	cmd.Flags().BoolVar(&f.exhaustive, "exhaustive", false, "explore every order of events and every fault of small configurations of its own, which takes minutes: --scenario and --peers say nothing of them")
 	return cmd
 }
 

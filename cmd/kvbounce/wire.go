@@ -99,7 +99,7 @@ Prints the bytes as one line of hexadecimal digits; with --json as {"hex":"..."}
 func oneArgument(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return badUsage("arguments", "%s takes one argument, %s, but got %d; see %s --help", cmd.CommandPath(), what, len(args), cmd.CommandPath())
+			return badUsage("arguments", "%s takes one argument, %s, but got %d; see %s --help", cmd.Name(), what, len(args), cmd.CommandPath())
 		}
 		return nil
 	}

@@ -106,7 +106,7 @@ func TestRetentionIsLoggedOnce(t *testing.T) {
 		h.turn()
 		h.tick(20 * time.Second)
 		require.Equal(t, []int{round, round - 1, round, round - 1}, []int{lines(begins), lines(ends), lines(refused), lines(taken)})
-		require.Contains(t, log.String(), "peer="+string(peerA)+" bytes=8192 accesses=1")
+		require.Contains(t, log.String(), "peer="+string(peerA)+" arena_bytes=8192 accesses=1")
 		x.end(ports.Success)
 		h.turn()
 		h.deliver(drained(uint64(round)))

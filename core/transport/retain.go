@@ -61,7 +61,7 @@ func (t *Transport) watchRetained() {
 			if p.settling {
 				what = "memory is kept until the peer's fence has settled"
 			}
-			t.log.Warn(what, "peer", p.id, "bytes", u.Bytes, "accesses", u.Accesses)
+			t.log.Warn(what, "peer", p.id, "arena_bytes", u.Bytes, "accesses", u.Accesses)
 		case !doubt && p.unproved:
 			t.log.Info("nothing of the peer is in doubt any more", "peer", p.id)
 		}
