@@ -18,10 +18,7 @@ func TestKilledReceiverIsFenced(t *testing.T) {
 	t.Parallel()
 	c := partyConfig()
 	c.RequestTimeout = 3 * time.Second
-	sender, receiver := startParty(t, "sender", c, false, tcpOnly), startParty(t, "receiver", c, false, tcpOnly)
-	sender.meets(receiver)
-	sender.delivers(receiver, 0)
-	receiver.quiet()
+	sender, receiver := startPair(t, c, tcpOnly)
 
 	sender.gate("gather", true)
 	sender.sends(receiver, "lost", 1)
@@ -54,10 +51,7 @@ func TestKilledReceiverIsFenced(t *testing.T) {
 func TestKilledSenderWhileItsScatterRuns(t *testing.T) {
 	t.Parallel()
 	c := partyConfig()
-	sender, receiver := startParty(t, "sender", c, false), startParty(t, "receiver", c, false)
-	sender.meets(receiver)
-	sender.delivers(receiver, 0)
-	receiver.quiet()
+	sender, receiver := startPair(t, c)
 
 	receiver.gate("scatter", true)
 	before := receiver.counter("scatters_run")
@@ -83,10 +77,7 @@ func TestCloseWithArenaBlocksInDoubt(t *testing.T) {
 	t.Parallel()
 	c := partyConfig()
 	c.CloseDeadline = 500 * time.Millisecond
-	sender, receiver := startParty(t, "sender", c, false), startParty(t, "receiver", c, false)
-	sender.meets(receiver)
-	sender.delivers(receiver, 0)
-	receiver.quiet()
+	sender, receiver := startPair(t, c)
 
 	sender.gate("gather", true)
 	sender.sends(receiver, "granted", 1)

@@ -51,6 +51,15 @@ func partyConfig() config.Config {
 // tcpOnly makes UCX emulate one-sided writes: they land when their target drives its engine.
 const tcpOnly = "UCX_TLS=tcp"
 
+// startPair starts two processes that know each other and have moved something.
+func startPair(t *testing.T, c config.Config, env ...string) (sender, receiver *process) {
+	sender, receiver = startParty(t, "sender", c, false, env...), startParty(t, "receiver", c, false, env...)
+	sender.meets(receiver)
+	sender.delivers(receiver, 0)
+	receiver.quiet()
+	return sender, receiver
+}
+
 // startParty starts a process. direct registers its memory for direct use.
 func startParty(t *testing.T, name string, c config.Config, direct bool, env ...string) *process {
 	t.Helper()

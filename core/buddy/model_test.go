@@ -168,7 +168,7 @@ func TestAgainstABitmap(t *testing.T) {
 			},
 			"free": func(t *rapid.T) {
 				if len(live) == 0 {
-					t.Skip("nothing is live")
+					return
 				}
 				i := rapid.IntRange(0, len(live)-1).Draw(t, "block")
 				at := live[i]
@@ -193,7 +193,7 @@ func TestAgainstABitmap(t *testing.T) {
 			},
 			"unbar": func(t *rapid.T) {
 				if len(barred) == 0 {
-					t.Skip("nothing is barred")
+					return
 				}
 				i := rapid.IntRange(0, len(barred)-1).Draw(t, "bar")
 				s := barred[i]

@@ -24,7 +24,10 @@ func (p Purpose) other() Purpose { return 1 - p }
 
 // String names the purpose as traces print it.
 func (p Purpose) String() string {
-	return [...]string{"grant", "staging"}[p]
+	if names := [...]string{"grant", "staging"}; int(p) < len(names) {
+		return names[p]
+	}
+	return "unknown purpose"
 }
 
 // Block is a piece of the arena: its offset from the arena's base, and the bytes that were asked for.

@@ -68,13 +68,13 @@ func (g *graph) play(path []int, last int) (n *net, ok bool) {
 // stranded is how many states have no way to an end.
 func (g *graph) stranded() int {
 	reached := make([]bool, len(g.from))
-	todo := append([]int(nil), g.ends...)
-	for len(todo) > 0 {
-		at := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+	next := append([]int(nil), g.ends...)
+	for len(next) > 0 {
+		at := next[len(next)-1]
+		next = next[:len(next)-1]
 		if !reached[at] {
 			reached[at] = true
-			todo = append(todo, g.from[at]...)
+			next = append(next, g.from[at]...)
 		}
 	}
 	n := 0

@@ -22,7 +22,10 @@ const (
 
 // String is the status as logs print it.
 func (s Status) String() string {
-	return [...]string{"in progress", "succeeded", "failed"}[s]
+	if names := [...]string{"in progress", "succeeded", "failed"}; int64(s) < int64(len(names)) {
+		return names[s]
+	}
+	return "unknown status"
 }
 
 // Path is the way a request's bytes take.

@@ -9,7 +9,7 @@ func extend(b []byte, n int) (all, added []byte) {
 	return b, b[at:]
 }
 
-// appendUint32s is a hot path, as readUint32s is: an index table is most of a DATA. Two at a time, on arrays, which need no bounds checks.
+// appendUint32s is a hot path, as readUint32s is: an index table is most of a DATA. Four at a time, on arrays, which need no bounds checks.
 func appendUint32s(dst []byte, list []uint32) []byte {
 	dst, out := extend(dst, 4*len(list))
 	for len(list) >= 4 && len(out) >= 16 {
