@@ -147,6 +147,7 @@ type receiver struct {
 	place   ports.Place
 	checked uint64
 	failed  int
+	warned  bool
 }
 
 func (r *receiver) serve(conn io.ReadWriter) error {
@@ -162,7 +163,8 @@ func (r *receiver) do(c call) (reply, error) {
 		c.Place = r.place
 	}
 	out, err := r.worker.do(c)
-	if err != nil {
+	if err != nil && !r.warned {
+		r.warned = true // once a session: a stranger could ask for ever
 		r.log.Warn("what a sender asked for failed", "operation", c.Op, "err", err)
 	}
 	if c.Op == "check" {
