@@ -1,11 +1,12 @@
 // Gather and scatter: copies between pieces scattered in the application's memory and a contiguous block of the bounce arena.
 //
 // A copy is described by runs (ports.Run, protocol.md, 3), which are expanded here, piece by piece: what travels to the GPU is the runs and their index table, a few
-// kilobytes for a paged KV cache. A unit is a piece or, of a piece above 4 KiB, one part of it. A warp takes a batch of at most 32 units: first each lane finds out where one of them is, so
-// that the plan's latency is paid once; then all lanes copy them, short ones several at a time.
+// kilobytes for a paged KV cache. A unit is a piece or, of a piece above 4 KiB, one part of it. In a round, each warp of a block copies a batch of at most 32 neighbouring units. First the
+// block's threads find out where its units are, a thread for each, so that neighbours' parts of the plan come in one read of memory that is far away; they do that for the next round before they
+// copy, so that only the first round waits. Then the lanes of a warp copy its batch, short units several at a time.
 //
 // Loads and stores are as wide as the addresses allow: 16 bytes, else 8, 4, 2 or 1. Of a long piece only the distance between source and destination has to allow it: what is left over
-// at its ends goes byte by byte. They pass the caches (.cs: what was copied is not needed again here), and never the read-only cache: the block may have been written by another device.
+// at its ends goes byte by byte. Loads pass the L1 cache (.cg), which has nothing of use and knows nothing of what other devices write.
 //
 // The constants and structures are adapters/cuda/plan.go's too.
 
@@ -20,48 +21,42 @@ enum : u32 {
     kRowsRare = 4,         // and of fewer, as only ill-aligned memory needs
     kPart = 4096,          // bytes of the longest unit
     kNoTable = 0xFFFFFFFF, // Run.table of a run with a constant stride
-    kInline = 80,          // entries that fit the kernel's parameters, which may be 4096 bytes
+    kWords = 1012,         // of the plan that fit the kernel's parameters, which may be 4096 bytes
     kThreads = 256,
+    kWarps = kThreads / 32,
     kBlocks = 2, // that a multiprocessor must be able to hold: 128 registers for a thread
     kAllLanes = 0xFFFFFFFF,
 };
 
-struct Run {
+// Entry is a run, without what the kernels do not need of it, and its parts.
+struct Entry {
     u64 offset; // of piece 0 in the block
     u64 addr;   // in the application's memory
     i64 stride;
     u32 piece; // bytes
-    u32 pieces;
-    u32 step; // bytes between pieces in the block
+    u32 step;  // bytes between pieces in the block
     u32 table;
-};
-
-// Entry is a run and its units.
-struct Entry {
-    Run run;
-    u32 first; // unit
     u32 parts; // units of a piece
 };
 
-// Plan is the kernels' parameter. What fits of the entries, and then of the index table, travels in it, which is the fastest way to a GPU; the rest is in memory.
+// Plan is the kernels' parameter. Its three lists are, for each entry, its first unit, ascending from 0; the entries; and the index table. What of them fits words travels there, which is the
+// fastest way to a GPU: first units from the beginning, then entries, at an even word, then indices. The others are in memory that the GPU can read.
 struct Plan {
-    u64 table; // address of the entries, or 0: they are inlined
-    u64 index; // address of the index table, or 0: it is inlined, behind the entries
-    u64 block; // address of the block
-    u32 count; // of entries, ascending by first, which begins with 0
-    u32 units; // of all entries
-    u32 batch; // units of a batch, 1 to 32
-    u32 reserved;
-    union {
-        Entry inlined[kInline];
-        u32 words[kInline * sizeof(Entry) / 4];
-    };
+    u64 firsts;  // address of the first units, or 0: in words
+    u64 entries; // the same
+    u64 index;   // the same
+    u64 block;   // address of the block
+    u32 count;   // of entries
+    u32 units;   // of all entries
+    u32 batch;   // units of a batch, 1 to 32
+    u32 indexAt; // word of the index table
+    u32 words[kWords];
 };
 
-static_assert(sizeof(Run) == 40 && sizeof(Entry) == 48 && sizeof(Plan) == 40 + 48 * kInline && sizeof(Plan) <= 4096, "the layouts of adapters/cuda/plan.go");
+static_assert(sizeof(Entry) == 40 && sizeof(Plan) == 48 + 4 * kWords && sizeof(Plan) == 4096, "the layouts of adapters/cuda/plan.go");
 
-template <typename V> __device__ __forceinline__ V load(u64 from) { return __ldcs(reinterpret_cast<const V *>(from)); }
-template <typename V> __device__ __forceinline__ void store(u64 to, V v) { __stcs(reinterpret_cast<V *>(to), v); }
+template <typename V> __device__ __forceinline__ V load(u64 from) { return __ldcg(reinterpret_cast<const V *>(from)); }
+template <typename V> __device__ __forceinline__ void store(u64 to, V v) { *reinterpret_cast<V *>(to) = v; }
 
 // copyBytes copies fewer bytes than a warp has lanes.
 __device__ __forceinline__ void copyBytes(u64 to, u64 from, u32 bytes, u32 lane) {
@@ -149,35 +144,59 @@ __device__ __forceinline__ void copyBatch(u64 to, u64 from, u32 bytes, u32 count
 }
 
 // find is the entry of a unit: the last whose first unit is not above it.
-__device__ __forceinline__ u32 find(const Entry *entries, u32 count, u32 unit) {
+__device__ __forceinline__ u32 find(const u32 *firsts, u32 count, u32 unit) {
     u32 low = 0, n = count;
     while (n > 1) {
         const u32 half = n / 2;
-        const bool above = entries[low + half].first > unit;
+        const bool above = firsts[low + half] > unit;
         low += above ? 0 : half;
         n = above ? half : n - half;
     }
     return low;
 }
 
+// Unit is where a unit is. One that does not exist, or is not wanted, has no bytes.
+struct Unit {
+    u64 app, block;
+    u32 bytes;
+};
+
+__device__ __forceinline__ Unit locate(const Plan &p, u32 unit, bool wanted) {
+    if (!wanted || unit >= p.units)
+        return Unit{};
+    const u32 *firsts = reinterpret_cast<const u32 *>(p.firsts), *index = reinterpret_cast<const u32 *>(p.index);
+    const u32 i = firsts ? find(firsts, p.count, unit) : find(p.words, p.count, unit);
+    const u32 first = firsts ? firsts[i] : p.words[i];
+    const Entry e = p.entries ? reinterpret_cast<const Entry *>(p.entries)[i] : reinterpret_cast<const Entry *>(p.words + ((p.count + 1) & ~1u))[i];
+    const u32 k = (unit - first) / e.parts, at = (unit - first - k * e.parts) * kPart;
+    u64 factor = k;
+    if (e.table != kNoTable)
+        factor = index ? __ldg(index + e.table + k) : p.words[p.indexAt + e.table + k];
+    return Unit{e.addr + factor * u64(e.stride) + at, p.block + e.offset + u64(k) * e.step + at, min(e.piece - at, kPart)};
+}
+
 template <bool kGather> __device__ __forceinline__ void copyAll(const Plan &p) {
-    const u32 lane = threadIdx.x & 31, stride = gridDim.x * (kThreads / 32) * p.batch;
-    const Entry *table = reinterpret_cast<const Entry *>(p.table);
-    for (u32 first = (blockIdx.x * kThreads + threadIdx.x) / 32 * p.batch; first < p.units; first += stride) {
-        const u32 count = min(p.batch, p.units - first), unit = first + lane;
-        u64 inApp = 0, inBlock = 0;
-        u32 bytes = 0;
-        if (lane < count) {
-            const Entry e = table ? table[find(table, p.count, unit)] : p.inlined[find(p.inlined, p.count, unit)];
-            const u32 k = (unit - e.first) / e.parts, at = (unit - e.first - k * e.parts) * kPart;
-            u64 factor = k;
-            if (e.run.table != kNoTable)
-                factor = p.index ? __ldg(reinterpret_cast<const u32 *>(p.index) + e.run.table + k) : p.words[p.count * u32(sizeof(Entry) / 4) + e.run.table + k];
-            inApp = e.run.addr + factor * u64(e.run.stride) + at;
-            inBlock = p.block + e.run.offset + u64(k) * e.run.step + at;
-            bytes = min(e.run.piece - at, kPart);
-        }
-        copyBatch(kGather ? inBlock : inApp, kGather ? inApp : inBlock, bytes, count, lane);
+    __shared__ u64 inApp[kThreads], inBlock[kThreads];
+    __shared__ u32 bytes[kThreads];
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, batch = p.batch, ofBlock = kWarps * batch, ofRound = gridDim.x * ofBlock;
+    u32 base = blockIdx.x * ofBlock; // the block's first unit in this round
+    if (base >= p.units)
+        return;
+    Unit next = locate(p, base + threadIdx.x, threadIdx.x < ofBlock);
+    for (;;) {
+        inApp[threadIdx.x] = next.app, inBlock[threadIdx.x] = next.block, bytes[threadIdx.x] = next.bytes;
+        __syncthreads();
+        const u32 mine = warp * batch + (lane < batch ? lane : 0), first = base + warp * batch;
+        const u64 app = inApp[mine], block = inBlock[mine];
+        const u32 n = lane < batch ? bytes[mine] : 0;
+        __syncthreads();
+        const bool last = p.units - base <= ofRound;
+        next = locate(p, base + ofRound + threadIdx.x, !last && threadIdx.x < ofBlock);
+        if (first < p.units)
+            copyBatch(kGather ? block : app, kGather ? app : block, n, min(batch, p.units - first), lane);
+        if (last)
+            return;
+        base += ofRound;
     }
 }
 

@@ -41,46 +41,47 @@ func newCopier(priority int) (*copier, error) {
 	return p, nil
 }
 
-// prepare writes the plan of a copy. What fits the kernel's parameters travels there, entries first. An index table that does not is read by the kernel from the host's memory: a copy to the
-// device ahead of it takes 8 µs more (gpu.md). Entries that do not fit are copied, since the kernel searches them.
+// prepare writes the plan of a copy. What does not fit the kernel's parameters it reads from the host's memory: a copy to the device ahead of it takes 8 µs more (gpu.md). Only so many runs
+// that it would search them there are copied.
 func (p *copier) prepare(d *Device, runs ports.Runs, block uint64, maxBlocks int) (err error) {
 	p.ended, p.err, p.upload = false, nil, 0
-	if p.plan.units, err = countUnits(runs.Runs); err != nil || p.plan.units == 0 {
+	plan := p.plan
+	if plan.units, err = countUnits(runs.Runs); err != nil || plan.units == 0 {
 		return err
 	}
-	p.plan.block, p.plan.count = block, uint32(len(runs.Runs))
-	p.plan.batch, p.blocks = spread(p.plan.units, maxBlocks)
-	p.plan.table, p.plan.index = 0, 0
+	plan.block, plan.count = block, uint32(len(runs.Runs))
+	plan.batch, p.blocks = spread(plan.units, maxBlocks)
 
-	tableBytes, indexBytes := entryBytes*uint64(len(runs.Runs)), 4*uint64(len(runs.Index))
-	inlineTable := tableBytes <= inlineBytes
-	if inlineTable && tableBytes+indexBytes <= inlineBytes {
-		fill(p.plan.inlined[:], runs.Runs)
-		copy(unsafe.Slice((*uint32)(unsafe.Pointer(&p.plan.inlined)), inlineBytes/4)[tableBytes/4:], runs.Index)
-		return nil
-	}
-	if tableBytes+indexBytes > p.buffer.bytes {
-		if err := d.Do(func() error { return p.buffer.grow(tableBytes + indexBytes) }); err != nil {
+	firsts, entries, index, memory := lay(len(runs.Runs), len(runs.Index))
+	if bytes := 4 * uint64(memory); bytes > p.buffer.bytes {
+		if err := d.Do(func() error { return p.buffer.grow(bytes) }); err != nil {
 			return err
 		}
 	}
-	copy(unsafe.Slice((*uint32)(unsafe.Add(p.buffer.pinned.host, tableBytes)), len(runs.Index)), runs.Index)
-	if inlineTable {
-		fill(p.plan.inlined[:], runs.Runs)
-		p.plan.index = p.buffer.pinned.device + tableBytes
-		return nil
+	base := p.buffer.pinned.device
+	if firsts.inMemory {
+		base, p.upload = uint64(p.buffer.device), 4*uint64(memory)
 	}
-	fill(unsafe.Slice((*entry)(p.buffer.pinned.host), len(runs.Runs)), runs.Runs)
-	p.plan.table, p.plan.index = uint64(p.buffer.device), uint64(p.buffer.device)+tableBytes
-	p.upload = tableBytes + indexBytes
+	at := func(s spot) (host unsafe.Pointer, address uint64) {
+		if s.inMemory {
+			return unsafe.Add(p.buffer.pinned.host, 4*s.word), base + 4*uint64(s.word)
+		}
+		return unsafe.Add(unsafe.Pointer(&plan.words), 4*s.word), 0
+	}
+	var toFirsts, toEntries, toIndex unsafe.Pointer
+	toFirsts, plan.firsts = at(firsts)
+	toEntries, plan.entries = at(entries)
+	toIndex, plan.index = at(index)
+	plan.indexAt = uint32(index.word)
+	fill(unsafe.Slice((*uint32)(toFirsts), len(runs.Runs)), unsafe.Slice((*entry)(toEntries), len(runs.Runs)), runs.Runs)
+	copy(unsafe.Slice((*uint32)(toIndex), len(runs.Index)), runs.Index)
 	return nil
 }
 
 func (p *copier) order(c *Compute, kernel unsafe.Pointer, flush bool) order {
 	return order{
 		context: c.context, stream: handle(p.stream), event: handle(p.event), kernel: kernel,
-		blocks: min(c.maxBlocks, int((p.plan.units+warpsOfBlock-1)/warpsOfBlock)),
-		plan:   p.plan, to: uint64(p.buffer.device), from: p.buffer.pinned.host, upload: p.upload, flush: flush,
+		blocks: p.blocks, plan: p.plan, to: uint64(p.buffer.device), from: p.buffer.pinned.host, upload: p.upload, flush: flush,
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 // The kernels' constants, see kernels/gather_scatter.cu.
 const (
 	partBytes      = 4096
-	inlineEntries  = 80
+	inlineWords    = 1012
 	threadsOfBlock = 256
 	warpLanes      = 32
 	warpsOfBlock   = threadsOfBlock / warpLanes
@@ -19,24 +19,20 @@ const (
 	maxUnits = 1 << 31
 )
 
-// entry is a run and its units, which are pieces or, of pieces above partBytes, parts of them: struct Entry of the kernels.
+// entry is a run, without what the kernels do not need of it, and its parts: struct Entry of the kernels.
 type entry struct {
-	run   ports.Run
-	first uint32 // unit
-	parts uint32 // units of a piece
+	offset, addr              uint64
+	stride                    int64
+	piece, step, table, parts uint32
 }
 
-const (
-	entryBytes  = 48
-	inlineBytes = inlineEntries * entryBytes
-)
+const entryBytes = 40
 
-// launchPlan is the kernels' parameter: struct Plan. The index table may follow the entries in inlined.
+// launchPlan is the kernels' parameter, struct Plan: three lists, each in words as far as there is room, or in memory that the GPU can read, at an address.
 type launchPlan struct {
-	table, index, block uint64
-	count, units, batch uint32
-	_                   uint32
-	inlined             [inlineEntries]entry
+	firsts, entries, index, block uint64
+	count, units, batch, indexAt  uint32
+	words                         [inlineWords]uint32
 }
 
 // partsOf is the units of each of a run's pieces.
@@ -53,21 +49,43 @@ func countUnits(runs []ports.Run) (units uint32, err error) {
 	return uint32(all), nil
 }
 
-// fill makes the entries of runs whose units were counted.
-func fill(entries []entry, runs []ports.Run) {
+// fill makes the first units and the entries of runs whose units were counted.
+func fill(firsts []uint32, entries []entry, runs []ports.Run) {
 	first := uint32(0)
 	for i := range runs {
-		parts := uint32(partsOf(&runs[i]))
-		entries[i] = entry{run: runs[i], first: first, parts: parts}
-		first += runs[i].Pieces * parts
+		r := &runs[i]
+		parts := uint32(partsOf(r))
+		firsts[i], entries[i] = first, entry{offset: r.Offset, addr: r.Addr, stride: r.Stride, piece: r.Piece, step: r.Step, table: r.Table, parts: parts}
+		first += r.Pieces * parts
 	}
 }
 
-// spread says how many units a warp takes at a time, and how many blocks there are, at most maxBlocks: enough for each unit to be taken in the first round, unless a batch would have more
-// than a warp has lanes.
+// spot is where a list of a plan begins.
+type spot struct {
+	inMemory bool // and not in the plan's words
+	word     int
+}
+
+// lay finds the places of a plan's lists: in its words, in this order, what fits, in memory the others. memory is how many words of it they take.
+func lay(runs, indices int) (firsts, entries, index spot, memory int) {
+	used := 0
+	place := func(words int) spot {
+		to, s := &used, spot{word: used}
+		if used+words > inlineWords {
+			to, s = &memory, spot{inMemory: true, word: memory}
+		}
+		*to += words + words%2 // entries begin at even words
+		return s
+	}
+	firsts, entries, index = place(runs), place(runs*entryBytes/4), place(indices)
+	return firsts, entries, index, memory
+}
+
+// spread says how many units a warp takes at a time, and how many blocks there are, at most maxBlocks: so many that all units are taken in two rounds, unless a batch would have more than a
+// warp has lanes. In the first, each block waits for its part of a plan that is far away, and meanwhile finds its part for the second.
 func spread(units uint32, maxBlocks int) (batch uint32, blocks int) {
-	warps := uint32(min(maxBlocks, maxUnits/warpsOfBlock)) * warpsOfBlock
-	batch = min((units+warps-1)/warps, warpLanes)
+	inRound := uint32(min(maxBlocks, maxUnits/warpsOfBlock)) * warpsOfBlock
+	batch = min(uint32((uint64(units)+2*uint64(inRound)-1)/(2*uint64(inRound))), warpLanes)
 	batches := (units + batch - 1) / batch
 	return batch, min(maxBlocks, int((batches+warpsOfBlock-1)/warpsOfBlock))
 }

@@ -15,17 +15,45 @@ import (
 
 // The sizes that gather_scatter.cu asserts of its side.
 func TestLayoutIsTheKernels(t *testing.T) {
-	require.EqualValues(t, 40, unsafe.Sizeof(ports.Run{}))
 	require.EqualValues(t, entryBytes, unsafe.Sizeof(entry{}))
-	require.EqualValues(t, 40+entryBytes*inlineEntries, unsafe.Sizeof(launchPlan{}))
-	require.LessOrEqual(t, unsafe.Sizeof(launchPlan{}), uintptr(4096))
+	require.Equal(t, []uintptr{0, 8, 16, 24, 28, 32, 36}, func(e entry) []uintptr {
+		return []uintptr{unsafe.Offsetof(e.offset), unsafe.Offsetof(e.addr), unsafe.Offsetof(e.stride), unsafe.Offsetof(e.piece), unsafe.Offsetof(e.step), unsafe.Offsetof(e.table), unsafe.Offsetof(e.parts)}
+	}(entry{}))
 	var p launchPlan
-	require.Equal(t, []uintptr{0, 8, 16, 24, 28, 32, 40}, []uintptr{
-		unsafe.Offsetof(p.table), unsafe.Offsetof(p.index), unsafe.Offsetof(p.block), unsafe.Offsetof(p.count), unsafe.Offsetof(p.units), unsafe.Offsetof(p.batch), unsafe.Offsetof(p.inlined),
+	require.EqualValues(t, 4096, unsafe.Sizeof(p))
+	require.Equal(t, []uintptr{0, 8, 16, 24, 32, 36, 40, 44, 48}, []uintptr{
+		unsafe.Offsetof(p.firsts), unsafe.Offsetof(p.entries), unsafe.Offsetof(p.index), unsafe.Offsetof(p.block),
+		unsafe.Offsetof(p.count), unsafe.Offsetof(p.units), unsafe.Offsetof(p.batch), unsafe.Offsetof(p.indexAt), unsafe.Offsetof(p.words),
 	})
-	require.Contains(t, kernels.PTX, ".param .align 8 .b8 kvb_gather_param_0[3880]")
-	require.Contains(t, kernels.PTX, ".param .align 8 .b8 kvb_scatter_param_0[3880]")
-	require.EqualValues(t, 3880, unsafe.Sizeof(launchPlan{}))
+	require.Contains(t, kernels.PTX, ".param .align 8 .b8 kvb_gather_param_0[4096]")
+	require.Contains(t, kernels.PTX, ".param .align 8 .b8 kvb_scatter_param_0[4096]")
+}
+
+// Each list of a plan has its own words, entries at even ones, in the plan or in memory, and as much is in the plan as fits.
+func TestLay(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		runs := rapid.OneOf(rapid.IntRange(1, 110), rapid.IntRange(1, 100_000)).Draw(r, "runs")
+		indices := rapid.OneOf(rapid.IntRange(0, 1100), rapid.IntRange(0, 100_000)).Draw(r, "indices")
+		var ends [2]int // of what is used, in the plan and in memory
+		firsts, entries, index, memory := lay(runs, indices)
+		for _, l := range []struct {
+			at    spot
+			words int
+		}{{firsts, runs}, {entries, 10 * runs}, {index, indices}} {
+			where := 0
+			if l.at.inMemory {
+				where = 1
+				require.Greater(r, ends[0]+l.words, inlineWords, "it would have fitted")
+			}
+			require.Equal(r, ends[where], l.at.word)
+			require.Zero(r, l.at.word%2)
+			ends[where] += (l.words + 1) / 2 * 2
+		}
+		require.LessOrEqual(r, ends[0], inlineWords)
+		require.Equal(r, ends[1], memory)
+		// As the kernels find the entries that are in the plan.
+		require.True(r, entries.inMemory || entries.word == (runs+1)&^1)
+	})
 }
 
 func drawRun(r *rapid.T) ports.Run {
@@ -50,20 +78,20 @@ func drawRun(r *rapid.T) ports.Run {
 func TestUnitsAreTheRunsOnce(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		runs := rapid.SliceOfN(rapid.Custom(drawRun), 1, 5).Draw(r, "runs")
-		entries := make([]entry, len(runs))
+		firsts, entries := make([]uint32, len(runs)), make([]entry, len(runs))
 		units, err := countUnits(runs)
 		require.NoError(r, err)
-		fill(entries, runs)
+		fill(firsts, entries, runs)
 		var covered uint64
 		for unit := range units {
 			// As kvb_gather looks it up.
-			i := sort.Search(len(entries), func(i int) bool { return entries[i].first > unit }) - 1
-			e := entries[i]
-			require.Equal(r, runs[i], e.run)
-			k, part := (unit-e.first)/e.parts, (unit-e.first)%e.parts
-			require.Less(r, k, e.run.Pieces)
-			require.Less(r, part*partBytes, e.run.Piece)
-			covered += uint64(min(e.run.Piece-part*partBytes, partBytes))
+			i := sort.Search(len(firsts), func(i int) bool { return firsts[i] > unit }) - 1
+			e, run := entries[i], runs[i]
+			require.Equal(r, run, ports.Run{Offset: e.offset, Addr: e.addr, Stride: e.stride, Piece: e.piece, Pieces: run.Pieces, Step: e.step, Table: e.table})
+			k, part := (unit-firsts[i])/e.parts, (unit-firsts[i])%e.parts
+			require.Less(r, k, run.Pieces)
+			require.Less(r, part*partBytes, run.Piece)
+			covered += uint64(min(run.Piece-part*partBytes, partBytes))
 		}
 		var bytes uint64
 		for _, run := range runs {
@@ -83,7 +111,7 @@ func TestSpread(t *testing.T) {
 		require.GreaterOrEqual(r, blocks, 1)
 		require.LessOrEqual(r, blocks, most)
 		inRound := uint64(batch) * uint64(blocks) * warpsOfBlock
-		require.True(r, inRound >= uint64(units) || batch == warpLanes && blocks == most, "one round, or as much as a round can hold")
+		require.True(r, 2*inRound >= uint64(units) || batch == warpLanes && blocks == most, "two rounds, or as much as a round can hold")
 		require.Less(r, inRound-uint64(batch)*warpsOfBlock, uint64(units), "no block without a unit")
 	})
 }
