@@ -1,9 +1,8 @@
 // Gather and scatter: copies between pieces scattered in the application's memory and a contiguous block of the bounce arena.
 //
 // A copy is described by runs (ports.Run, protocol.md, 3), which are expanded here, piece by piece: what travels to the GPU is the runs and their index table, a few
-// kilobytes for a paged KV cache. A unit is a piece or, of a piece above 4 KiB, one part of it. In a round, each warp of a block copies a batch of at most 32 neighbouring units. First the
-// block's threads find out where its units are, a thread for each, so that neighbours' parts of the plan come in one read of memory that is far away; they do that for the next round before they
-// copy, so that only the first round waits. Then the lanes of a warp copy its batch, short units several at a time.
+// kilobytes for a paged KV cache. A unit is a piece or, of a piece above 4 KiB, one part of it. A warp takes a batch of at most 32 units: first each lane finds out where one of them is, so
+// that the plan's latency is paid once; then all lanes copy them, short ones several at a time.
 //
 // Loads and stores are as wide as the addresses allow: 16 bytes, else 8, 4, 2 or 1. Of a long piece only the distance between source and destination has to allow it: what is left over
 // at its ends goes byte by byte. Loads pass the L1 cache (.cg), which has nothing of use and knows nothing of what other devices write.
@@ -23,7 +22,6 @@ enum : u32 {
     kNoTable = 0xFFFFFFFF, // Run.table of a run with a constant stride
     kWords = 1012,         // of the plan that fit the kernel's parameters, which may be 4096 bytes
     kThreads = 256,
-    kWarps = kThreads / 32,
     kBlocks = 2, // that a multiprocessor must be able to hold: 128 registers for a thread
     kAllLanes = 0xFFFFFFFF,
 };
@@ -155,48 +153,26 @@ __device__ __forceinline__ u32 find(const u32 *firsts, u32 count, u32 unit) {
     return low;
 }
 
-// Unit is where a unit is. One that does not exist, or is not wanted, has no bytes.
-struct Unit {
-    u64 app, block;
-    u32 bytes;
-};
-
-__device__ __forceinline__ Unit locate(const Plan &p, u32 unit, bool wanted) {
-    if (!wanted || unit >= p.units)
-        return Unit{};
-    const u32 *firsts = reinterpret_cast<const u32 *>(p.firsts), *index = reinterpret_cast<const u32 *>(p.index);
-    const u32 i = firsts ? find(firsts, p.count, unit) : find(p.words, p.count, unit);
-    const u32 first = firsts ? firsts[i] : p.words[i];
-    const Entry e = p.entries ? reinterpret_cast<const Entry *>(p.entries)[i] : reinterpret_cast<const Entry *>(p.words + ((p.count + 1) & ~1u))[i];
-    const u32 k = (unit - first) / e.parts, at = (unit - first - k * e.parts) * kPart;
-    u64 factor = k;
-    if (e.table != kNoTable)
-        factor = index ? __ldg(index + e.table + k) : p.words[p.indexAt + e.table + k];
-    return Unit{e.addr + factor * u64(e.stride) + at, p.block + e.offset + u64(k) * e.step + at, min(e.piece - at, kPart)};
-}
-
 template <bool kGather> __device__ __forceinline__ void copyAll(const Plan &p) {
-    __shared__ u64 inApp[kThreads], inBlock[kThreads];
-    __shared__ u32 bytes[kThreads];
-    const u32 warp = threadIdx.x / 32, lane = threadIdx.x & 31, batch = p.batch, ofBlock = kWarps * batch, ofRound = gridDim.x * ofBlock;
-    u32 base = blockIdx.x * ofBlock; // the block's first unit in this round
-    if (base >= p.units)
-        return;
-    Unit next = locate(p, base + threadIdx.x, threadIdx.x < ofBlock);
-    for (;;) {
-        inApp[threadIdx.x] = next.app, inBlock[threadIdx.x] = next.block, bytes[threadIdx.x] = next.bytes;
-        __syncthreads();
-        const u32 mine = warp * batch + (lane < batch ? lane : 0), first = base + warp * batch;
-        const u64 app = inApp[mine], block = inBlock[mine];
-        const u32 n = lane < batch ? bytes[mine] : 0;
-        __syncthreads();
-        const bool last = p.units - base <= ofRound;
-        next = locate(p, base + ofRound + threadIdx.x, !last && threadIdx.x < ofBlock);
-        if (first < p.units)
-            copyBatch(kGather ? block : app, kGather ? app : block, n, min(batch, p.units - first), lane);
-        if (last)
-            return;
-        base += ofRound;
+    const u32 lane = threadIdx.x & 31, stride = gridDim.x * (kThreads / 32) * p.batch;
+    const u32 *firsts = reinterpret_cast<const u32 *>(p.firsts), *index = reinterpret_cast<const u32 *>(p.index);
+    const Entry *entries = reinterpret_cast<const Entry *>(p.entries), *inlined = reinterpret_cast<const Entry *>(p.words + ((p.count + 1) & ~1u));
+    for (u32 first = (blockIdx.x * kThreads + threadIdx.x) / 32 * p.batch; first < p.units; first += stride) {
+        const u32 count = min(p.batch, p.units - first), unit = first + lane;
+        u64 inApp = 0, inBlock = 0;
+        u32 bytes = 0;
+        if (lane < count) {
+            const u32 i = firsts ? find(firsts, p.count, unit) : find(p.words, p.count, unit);
+            const Entry e = entries ? entries[i] : inlined[i];
+            const u32 inRun = unit - (firsts ? firsts[i] : p.words[i]), k = inRun / e.parts, at = (inRun - k * e.parts) * kPart;
+            u64 factor = k;
+            if (e.table != kNoTable)
+                factor = index ? __ldg(index + e.table + k) : p.words[p.indexAt + e.table + k];
+            inApp = e.addr + factor * u64(e.stride) + at;
+            inBlock = p.block + e.offset + u64(k) * e.step + at;
+            bytes = min(e.piece - at, kPart);
+        }
+        copyBatch(kGather ? inBlock : inApp, kGather ? inApp : inBlock, bytes, count, lane);
     }
 }
 

@@ -46,15 +46,16 @@ func newCopier(priority int) (*copier, error) {
 func (p *copier) prepare(d *Device, runs ports.Runs, block uint64, maxBlocks int) (err error) {
 	p.ended, p.err, p.upload = false, nil, 0
 	plan := p.plan
-	if plan.units, err = countUnits(runs.Runs); err != nil || plan.units == 0 {
+	var bytes uint64
+	if plan.units, bytes, err = countUnits(runs.Runs); err != nil || plan.units == 0 {
 		return err
 	}
 	plan.block, plan.count = block, uint32(len(runs.Runs))
-	plan.batch, p.blocks = spread(plan.units, maxBlocks)
+	plan.batch, p.blocks = spread(plan.units, bytes, maxBlocks)
 
 	firsts, entries, index, memory := lay(len(runs.Runs), len(runs.Index))
-	if bytes := 4 * uint64(memory); bytes > p.buffer.bytes {
-		if err := d.Do(func() error { return p.buffer.grow(bytes) }); err != nil {
+	if needed := 4 * uint64(memory); needed > p.buffer.bytes {
+		if err := d.Do(func() error { return p.buffer.grow(needed) }); err != nil {
 			return err
 		}
 	}

@@ -38,15 +38,17 @@ type launchPlan struct {
 // partsOf is the units of each of a run's pieces.
 func partsOf(r *ports.Run) uint64 { return (uint64(r.Piece) + partBytes - 1) / partBytes }
 
-// countUnits counts the units of runs.
-func countUnits(runs []ports.Run) (units uint32, err error) {
+// countUnits counts the units of runs, and their bytes.
+func countUnits(runs []ports.Run) (units uint32, bytes uint64, err error) {
 	var all uint64
 	for i := range runs {
-		if all += uint64(runs[i].Pieces) * partsOf(&runs[i]); all > maxUnits {
-			return 0, fmt.Errorf("cuda: the runs up to run %d have more than %d pieces or parts of %d bytes: one copy can't have as many", i, uint64(maxUnits), partBytes)
+		r := &runs[i]
+		if all += uint64(r.Pieces) * partsOf(r); all > maxUnits {
+			return 0, 0, fmt.Errorf("cuda: the runs up to run %d have more than %d pieces or parts of %d bytes: one copy can't have as many", i, uint64(maxUnits), partBytes)
 		}
+		bytes += uint64(r.Pieces) * uint64(r.Piece)
 	}
-	return uint32(all), nil
+	return uint32(all), bytes, nil
 }
 
 // fill makes the first units and the entries of runs whose units were counted.
@@ -81,11 +83,14 @@ func lay(runs, indices int) (firsts, entries, index spot, memory int) {
 	return firsts, entries, index, memory
 }
 
-// spread says how many units a warp takes at a time, and how many blocks there are, at most maxBlocks: so many that all units are taken in two rounds, unless a batch would have more than a
-// warp has lanes. In the first, each block waits for its part of a plan that is far away, and meanwhile finds its part for the second.
-func spread(units uint32, maxBlocks int) (batch uint32, blocks int) {
-	inRound := uint32(min(maxBlocks, maxUnits/warpsOfBlock)) * warpsOfBlock
-	batch = min(uint32((uint64(units)+2*uint64(inRound)-1)/(2*uint64(inRound))), warpLanes)
+// spread says how many units a warp takes at a time, and how many blocks there are, at most maxBlocks: so many that all units are taken in one round, unless a batch would have more than a
+// warp has lanes. Long units, which are copied one by one, go in two rounds: blocks that have only one end at the same time, and none of those that wait takes their place.
+func spread(units uint32, bytes uint64, maxBlocks int) (batch uint32, blocks int) {
+	warps := uint64(min(maxBlocks, maxUnits/warpsOfBlock)) * warpsOfBlock
+	if bytes > uint64(units)*partBytes/2 {
+		warps *= 2
+	}
+	batch = min(uint32((uint64(units)+warps-1)/warps), warpLanes)
 	batches := (units + batch - 1) / batch
 	return batch, min(maxBlocks, int((batches+warpsOfBlock-1)/warpsOfBlock))
 }

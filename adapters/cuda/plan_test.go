@@ -79,7 +79,7 @@ func TestUnitsAreTheRunsOnce(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		runs := rapid.SliceOfN(rapid.Custom(drawRun), 1, 5).Draw(r, "runs")
 		firsts, entries := make([]uint32, len(runs)), make([]entry, len(runs))
-		units, err := countUnits(runs)
+		units, bytes, err := countUnits(runs)
 		require.NoError(r, err)
 		fill(firsts, entries, runs)
 		var covered uint64
@@ -93,10 +93,6 @@ func TestUnitsAreTheRunsOnce(t *testing.T) {
 			require.Less(r, part*partBytes, run.Piece)
 			covered += uint64(min(run.Piece-part*partBytes, partBytes))
 		}
-		var bytes uint64
-		for _, run := range runs {
-			bytes += uint64(run.Piece) * uint64(run.Pieces)
-		}
 		require.Equal(r, bytes, covered)
 	})
 }
@@ -104,28 +100,32 @@ func TestUnitsAreTheRunsOnce(t *testing.T) {
 func TestSpread(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		units := rapid.OneOf(rapid.Uint32Range(1, 100_000), rapid.Uint32Range(1, maxUnits)).Draw(r, "units")
+		mean := rapid.Uint64Range(1, partBytes).Draw(r, "mean bytes")
 		most := rapid.OneOf(rapid.IntRange(1, 5000), rapid.IntRange(1, math.MaxInt32)).Draw(r, "most")
-		batch, blocks := spread(units, most)
+		batch, blocks := spread(units, uint64(units)*mean, most)
 		require.GreaterOrEqual(r, batch, uint32(1))
 		require.LessOrEqual(r, batch, uint32(warpLanes))
 		require.GreaterOrEqual(r, blocks, 1)
 		require.LessOrEqual(r, blocks, most)
-		inRound := uint64(batch) * uint64(blocks) * warpsOfBlock
-		require.True(r, 2*inRound >= uint64(units) || batch == warpLanes && blocks == most, "two rounds, or as much as a round can hold")
+		inRound, rounds := uint64(batch)*uint64(blocks)*warpsOfBlock, uint64(1)
+		if mean > partBytes/2 {
+			rounds = 2
+		}
+		require.True(r, rounds*inRound >= uint64(units) || batch == warpLanes && blocks == most, "as few rounds as wanted, or as much in each as one can hold")
 		require.Less(r, inRound-uint64(batch)*warpsOfBlock, uint64(units), "no block without a unit")
 	})
 }
 
 func TestLargestCopy(t *testing.T) {
-	units, err := countUnits([]ports.Run{{Piece: math.MaxUint32, Pieces: 1, Table: ports.NoTable}})
+	units, _, err := countUnits([]ports.Run{{Piece: math.MaxUint32, Pieces: 1, Table: ports.NoTable}})
 	require.NoError(t, err)
 	require.EqualValues(t, 1<<20, units)
-	units, err = countUnits([]ports.Run{{Piece: 2, Pieces: math.MaxInt32}, {Piece: 1, Pieces: 1}})
+	units, _, err = countUnits([]ports.Run{{Piece: 2, Pieces: math.MaxInt32}, {Piece: 1, Pieces: 1}})
 	require.NoError(t, err)
 	require.EqualValues(t, 1<<31, units)
-	_, err = countUnits([]ports.Run{{Piece: 2, Pieces: math.MaxInt32}, {Piece: 1, Pieces: 2}})
+	_, _, err = countUnits([]ports.Run{{Piece: 2, Pieces: math.MaxInt32}, {Piece: 1, Pieces: 2}})
 	require.ErrorContains(t, err, "run 1")
-	units, err = countUnits(nil)
+	units, _, err = countUnits(nil)
 	require.NoError(t, err)
 	require.Zero(t, units)
 }
