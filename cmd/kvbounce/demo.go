@@ -101,7 +101,7 @@ func demoConfig(environ []string, log *slog.Logger) (config.Config, error) {
 	return cfg, nil
 }
 
-func (a *app) runDemo(f demoFlags) (err error) {
+func (a *app) runDemo(f demoFlags) error {
 	// The workers read the same environment: what is wrong with it is said once, here.
 	cfg, err := demoConfig(os.Environ(), a.log)
 	if err != nil {
@@ -111,27 +111,13 @@ func (a *app) runDemo(f demoFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = endAll(parties, err) }()
 	return a.compare(f, parties, 0, 1)
 }
 
-// compare measures a transfer at a time over each path, from each of the parties that senders lists, and prints the result.
+// compare measures a transfer at a time over each path, from each of the parties that senders lists, ends the parties and prints the result.
 func (a *app) compare(f demoFlags, parties []party, senders ...int) error {
-	l, err := layout.Preset(f.layout, f.seed)
-	if err != nil {
-		return err
-	}
-	m := measurement{
-		name: cmp.Or(f.name, "demo"), layout: l, preset: true, seed: f.seed, places: [2]ports.Place{f.memory.place, f.memory.place},
-		legs: []leg{{pathBounce, 1}, {pathDirect, 1}}, senders: senders, rounds: f.rounds,
-	}
-	m.bar = a.progress(m.steps())
-	got, err := m.run(parties)
-	if err != nil {
-		return err
-	}
-	r, err := newResult(f.engine, &m, got)
-	if err != nil {
+	r, err := a.comparison(f, parties, senders)
+	if err := endAll(parties, err); err != nil {
 		return err
 	}
 	if a.json {
@@ -141,10 +127,27 @@ func (a *app) compare(f demoFlags, parties []party, senders ...int) error {
 	return nil
 }
 
+func (a *app) comparison(f demoFlags, parties []party, senders []int) (*result, error) {
+	l, err := layout.Preset(f.layout, f.seed)
+	if err != nil {
+		return nil, err
+	}
+	m := measurement{
+		name: cmp.Or(f.name, "demo"), layout: l, preset: true, seed: f.seed, places: [2]ports.Place{f.memory.place, f.memory.place},
+		legs: []leg{{pathBounce, 1}, {pathDirect, 1}}, senders: senders, rounds: f.rounds,
+	}
+	m.bar = a.progress(m.steps())
+	got, err := m.run(parties)
+	if err != nil {
+		return nil, err
+	}
+	return newResult(f.engine, &m, got)
+}
+
 // endAll ends the parties. If something went wrong before, that alone is said, and soon: what ending them says mostly follows from it, and processes are not waited for.
 func endAll(parties []party, err error) error {
 	if err != nil {
-		giveUpAll(parties)
+		giveUpAll(parties, err)
 		return err
 	}
 	var ends []error
@@ -154,14 +157,17 @@ func endAll(parties []party, err error) error {
 	return errors.Join(ends...)
 }
 
-// giveUpAll ends processes at the same time and within giveUpWithin, and agents of this process as they like.
-func giveUpAll(parties []party) {
+// giveUpAll ends processes at the same time and within giveUpWithin, and agents of this process as they like. failed is why.
+func giveUpAll(parties []party, failed error) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
 	for _, p := range parties {
-		if process, ok := p.(interface{ giveUp() }); ok {
-			ending.Go(process.giveUp)
-		} else {
+		switch p := p.(type) {
+		case interface{ giveUp() }:
+			ending.Go(p.giveUp)
+		case interface{ endFailed(error) }:
+			p.endFailed(failed)
+		default:
 			_ = p.end()
 		}
 	}
@@ -179,7 +185,7 @@ func (a *app) startParties(f demoFlags, cfg config.Config) ([]party, error) {
 				return nil, err
 			}
 		}
-		return []party{&worker{cfg: cfg, world: world, log: a.log}, &worker{cfg: cfg, world: world, log: a.log}}, nil
+		return []party{a.newWorker(cfg, world), a.newWorker(cfg, world)}, nil
 	}
 	var parties []party
 	stderr := &lockedWriter{w: a.err}
@@ -194,6 +200,11 @@ func (a *app) startParties(f demoFlags, cfg config.Config) ([]party, error) {
 		parties = append(parties, p)
 	}
 	return parties, nil
+}
+
+// newWorker is a worker in this process, over NIXL without a world.
+func (a *app) newWorker(cfg config.Config, world *wiring.World) *worker {
+	return &worker{cfg: cfg, world: world, log: a.log, failStop: a.failStop}
 }
 
 // allowSameProcess lets UCX move GPU memory between two agents of this process over CUDA IPC, unless the environment says something else. UCX reads this when NIXL is loaded.

@@ -17,6 +17,9 @@ func (a *app) attach(ctx context.Context, address string) error {
 	if err := debug.CheckAddress(address); err != nil {
 		return badUsage("attach", "--attach: %w", err)
 	}
+	if !strings.HasPrefix(address, "unix:") && !isHostPort(address) {
+		return badUsage("attach", "--attach is %q, want a port from 1 to 65535 in HOST:PORT", address)
+	}
 	s, err := debug.Fetch(ctx, address)
 	if err != nil {
 		return &fieldError{"attach", fmt.Errorf("--attach %s: %w; is an agent with KVBOUNCE_DEBUG_LISTEN running there?", address, err)}

@@ -73,7 +73,7 @@ func TestHelpExamples(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk(a.root())
+	walk(a.root(nil))
 	require.Positive(t, examples)
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -40,9 +41,9 @@ func (b *bounded) Read(p []byte) (int, error) {
 func (a *app) readLayout(field, path, name string) (layout.Layout, error) {
 	in := a.in
 	if path != "-" {
-		file, err := os.Open(path)
+		file, err := openFile(path)
 		if err != nil {
-			return layout.Layout{}, &fieldError{field, err}
+			return layout.Layout{}, &fieldError{field, fmt.Errorf("--%s: %w; want a layout file, JSON or CSV, or - for standard input", field, err)}
 		}
 		defer file.Close()
 		in = file
@@ -53,6 +54,18 @@ func (a *app) readLayout(field, path, name string) (layout.Layout, error) {
 		return l, &fieldError{field, fmt.Errorf("%s: %w", name, err)}
 	}
 	return l, nil
+}
+
+// openFile opens a file to read, and no directory.
+func openFile(path string) (*os.File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		return nil, errors.Join(fmt.Errorf("%s is a directory", path), file.Close())
+	}
+	return file, nil
 }
 
 // layoutFormat tells the format by the file's name, or by the first character that is neither white space nor a byte order mark.

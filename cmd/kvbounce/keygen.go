@@ -30,6 +30,12 @@ Nothing is overwritten.`,
 			if name == "" {
 				return badUsage("name", "--name is missing: want the name of the agent that the keys are for")
 			}
+			if err := checkName(name); err != nil {
+				return err
+			}
+			if out == "" {
+				return badUsage("out", "--out is empty: want the directory to write into")
+			}
 			pair, err := wiring.WriteKeyPair(out, name)
 			if err != nil {
 				return &fieldError{"keys", err}

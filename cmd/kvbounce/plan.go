@@ -38,8 +38,9 @@ against the naive way: one run of 40 bytes for each piece (both lists cut at bot
 none of the pieces joined).
 
 FILE is JSON, {"src":[[addr,bytes],...],"dst":[[addr,bytes],...],"src_device":0,"dst_device":0}, or
-CSV, lines of side,addr,bytes where side is src or dst. The name's ending says which, .json or .csv,
-and where it does not the first character. "-" is standard input.`,
+CSV, lines of side,addr,bytes where side is src or dst; a first line of these three words is a header.
+An addr may be hexadecimal, 0x7f00 in CSV and "0x7f00" in JSON. The name's ending says which of the
+two it is, .json or .csv, and where it does not the first character. "-" is standard input.`,
 		Example: "  kvbounce plan --layout llama70b-tp8\n  kvbounce plan --in pages.csv --runs --json",
 		Args:    noArgs,
 		RunE:    func(*cobra.Command, []string) error { return a.runPlan(f) },
@@ -48,7 +49,7 @@ and where it does not the first character. "-" is standard input.`,
 	cmd.Flags().StringVar(&f.preset, "layout", "", "a preset: "+strings.Join(layout.Names(), ", "))
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "of the preset")
 	cmd.Flags().StringVar(&f.maxChunk, "max-chunk", "40M", "the chunk limit, as 40M or 4KiB")
-	cmd.Flags().StringVar(&f.target, "chunk-target", "", "how long chunks should be, as the setting CHUNK_TARGET (default: the memory's)")
+	cmd.Flags().StringVar(&f.target, "chunk-target", "", "how long chunks should be, as 8M: the setting CHUNK_TARGET (default: the memory's)")
 	cmd.Flags().Var(&f.memory, "memory", `where the bytes are on both sides, for the default of --chunk-target: "dram" or "vram"`)
 	cmd.Flags().BoolVar(&f.runs, "runs", false, "show the runs and the index tables too")
 	return cmd
@@ -142,7 +143,15 @@ func (a *app) planLayout(f planFlags) (layout.Layout, error) {
 		}
 		return l, nil
 	}
-	return a.readLayout("in", f.in, f.name())
+	l, err := a.readLayout("in", f.in, f.name())
+	if err == nil && (len(l.Src) == 0 || len(l.Dst) == 0) {
+		side := "src"
+		if len(l.Src) > 0 {
+			side = "dst"
+		}
+		err = &fieldError{"in", fmt.Errorf("%s lists no %s: want at least one addr and bytes on each side", f.name(), side)}
+	}
+	return l, err
 }
 
 // planLists plans twice: once to see the result, and once more for the time, as an agent takes it that has planned before.

@@ -81,6 +81,8 @@ func TestPlanFiles(t *testing.T) {
 		planned(t, "", "--in", file("a.JSON", smallJSON), "--runs"),
 		planned(t, "", "--in", file("json", smallJSON), "--runs"),
 		planned(t, "", "--in", file("csv", smallCSV), "--runs"),
+		planned(t, strings.ReplaceAll(smallCSV, ",8192,", ",0x2000,"), "--in", "-", "--runs"),
+		planned(t, strings.ReplaceAll(smallJSON, "[8192,", `["0x2000",`), "--in", "-", "--runs"),
 	} {
 		again.PlanUS = want.PlanUS
 		require.Equal(t, want, again)
@@ -176,9 +178,9 @@ func TestPlanTable(t *testing.T) {
 	require.Equal(t, exitOK, code)
 	require.Contains(t, out, "273 more")
 	require.Less(t, strings.Count(out, "\n"), 25)
-	code, out, _ = feed(`{"src":[],"dst":[]}`, "plan", "--in", "-", "--json")
+	code, out, _ = feed("src,0,0\ndst,0,0\n", "plan", "--in", "-", "--json")
 	require.Equal(t, exitOK, code)
-	require.Contains(t, out, `{"descriptors":0,"bytes":0,"chunks":[],"data_bytes":0,"naive_data_bytes":0,`)
+	require.Contains(t, out, `{"descriptors":1,"bytes":0,"chunks":[],"data_bytes":0,"naive_data_bytes":0,`)
 }
 
 func TestPlanNamesWhatIsWrong(t *testing.T) {
@@ -203,6 +205,12 @@ func TestPlanNamesWhatIsWrong(t *testing.T) {
 		{"src,0,1\nmid,0,1\n", []string{"--in", "-"}, exitFailed, "in", "line 2: side"},
 		{`{"src":[[0,1]],` + "\n" + `"dst":[[0,-1]]}`, []string{"--in", "-"}, exitFailed, "in", "line 2: dst[0]: bytes"},
 		{`{"src":[[0,1]]}`, []string{"--in", "-"}, exitFailed, "in", "dst is missing"},
+		{"", []string{"--in", "-"}, exitFailed, "in", "standard input lists no src: want at least one addr and bytes on each side"},
+		{"side,addr,bytes\n", []string{"--in", "-"}, exitFailed, "in", "standard input lists no src"},
+		{"src,0,1\n", []string{"--in", "-"}, exitFailed, "in", "standard input lists no dst"},
+		{`{"src":[],"dst":[]}`, []string{"--in", "-"}, exitFailed, "in", "standard input lists no src"},
+		{`{"src":[[0,1]],"dst":[]}`, []string{"--in", "-"}, exitFailed, "in", "standard input lists no dst"},
+		{"src,0x,8\ndst,0,8\n", []string{"--in", "-"}, exitFailed, "in", `line 1: addr is "0x", want 0x and 1 to 16 hexadecimal digits`},
 		{"src,0,8\ndst,0,4\n", []string{"--in", "-"}, exitFailed, "in", "source 8, destination 4"},
 		{"src,0,4\nsrc,4,4\ndst,0,4\ndst,2,4\n", []string{"--in", "-"}, exitFailed, "in", "overlap"},
 	} {

@@ -65,8 +65,11 @@ func (a *app) recv() *cobra.Command {
 		Short: "Receive transfers from `kvbounce send` on another terminal or host, and check their bytes",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, _, err := net.SplitHostPort(listen); err != nil {
+			if !isHostPort(listen) {
 				return badUsage("listen", "--listen is %q, want ADDRESS:PORT, port 0 for any free one", listen)
+			}
+			if err := checkName(name); err != nil {
+				return err
 			}
 			l, err := net.Listen("tcp", listen)
 			if err != nil {
@@ -82,6 +85,23 @@ func (a *app) recv() *cobra.Command {
 	cmd.Flags().Var(&memory, "memory", memoryHelp)
 	cmd.Flags().BoolVar(&once, "once", false, "end after the first sender")
 	return cmd
+}
+
+// isHostPort reports whether text has the form of HOST:PORT, the port a number or a service's name.
+func isHostPort(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	return err == nil
+}
+
+// checkName says what is wrong with an agent's name in --name.
+func checkName(name string) error {
+	if err := ports.ValidateName(name); err != nil {
+		return badUsage("name", "--name: %v", err)
+	}
+	return nil
 }
 
 // received is recv's JSON, once it ends.
@@ -112,7 +132,7 @@ func (a *app) receive(ctx context.Context, l net.Listener, name string, place po
 		wg.Go(func() {
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
-			r := &receiver{worker: worker{cfg: cfg, log: a.log}, name: name, place: place}
+			r := &receiver{worker: *a.newWorker(cfg, nil), name: name, place: place}
 			if err := r.serve(conn); err != nil {
 				a.log.Warn("a sender's session ended with an error", "sender", conn.RemoteAddr(), "err", err)
 			}
@@ -184,10 +204,10 @@ func (a *app) send() *cobra.Command {
 		Short: "Send a layout to `kvbounce recv` on another terminal or host, over both paths, and have every byte checked there",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if _, _, err := net.SplitHostPort(peer); err != nil {
+			if !isHostPort(peer) {
 				return badUsage("peer", "--peer is %q, want the ADDRESS:PORT that kvbounce recv printed", peer)
 			}
-			if err := cmp.Or(f.check(), f.checkPreset()); err != nil {
+			if err := cmp.Or(checkName(f.name), f.check(), f.checkPreset()); err != nil {
 				return err
 			}
 			return a.sendTo(peer, f)
@@ -202,7 +222,7 @@ func (a *app) send() *cobra.Command {
 	return cmd
 }
 
-func (a *app) sendTo(peer string, f demoFlags) (err error) {
+func (a *app) sendTo(peer string, f demoFlags) error {
 	conn, err := net.DialTimeout("tcp", peer, dialLimit)
 	if err != nil {
 		return &fieldError{"peer", fmt.Errorf("--peer %s: %w; start kvbounce recv there first", peer, err)}
@@ -211,9 +231,7 @@ func (a *app) sendTo(peer string, f demoFlags) (err error) {
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	parties := []party{&worker{cfg: cfg, log: a.log}, newRemote(conn)}
-	defer func() { err = endAll(parties, err) }()
-	return a.compare(f, parties, 0)
+	return a.compare(f, []party{a.newWorker(cfg, nil), newRemote(conn)}, 0)
 }
 
 // remote is a receiver elsewhere, as a sender sees it.

@@ -1,18 +1,23 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"regexp"
 	"runtime/debug"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kvbounce/kvbounce/core/config"
+	"github.com/kvbounce/kvbounce/core/session"
 	"github.com/kvbounce/kvbounce/wiring"
 )
 
@@ -63,40 +68,61 @@ func newApp(s streams) *app {
 func run(args []string, s streams) int { return newApp(s).run(args) }
 
 func (a *app) run(args []string) int {
-	root := a.root()
+	root := a.root(args)
+	out := &checkedWriter{w: a.out}
+	a.out = out
 	root.SetArgs(args)
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := root.ExecuteContext(context.Background())
-	if err == nil {
-		return exitOK
+	if err != nil && !errors.Is(err, errReported) && !errors.Is(err, out.err) {
+		a.fail(err, a.json)
 	}
-	if errors.Is(err, errReported) {
+	if out.err != nil {
+		a.fail(fmt.Errorf("standard output can't be written: %w", out.err), false)
+	}
+	var u *usageError
+	switch {
+	case errors.As(err, &u):
+		return exitUsage
+	case err != nil || out.err != nil:
 		return exitFailed
 	}
-	a.fail(err, wantsJSON(args))
-	var u *usageError
-	if errors.As(err, &u) {
-		return exitUsage
-	}
-	return exitFailed
+	return exitOK
 }
 
-// wantsJSON looks for --json where the command line may not even parse.
+// checkedWriter keeps the first error of a stream, so that those who print a table need not look.
+type checkedWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (c *checkedWriter) Write(b []byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	n, err := c.w.Write(b)
+	c.err = err
+	return n, err
+}
+
+// wantsJSON looks for --json in a command line that does not parse.
 func wantsJSON(args []string) bool {
 	for _, arg := range args {
-		switch arg {
-		case "--json", "--json=true":
-			return true
-		case "--":
+		if arg == "--" {
 			return false
+		}
+		value, ok := strings.CutPrefix(arg, "--json=")
+		if on, err := strconv.ParseBool(value); arg == "--json" || ok && err == nil && on {
+			return true
 		}
 	}
 	return false
 }
 
-func (a *app) root() *cobra.Command {
+// root is the command with all its subcommands, for a command line.
+func (a *app) root(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kvbounce",
 		Short:         "Move scattered KV-cache blocks between machines fast, and never corrupt them",
@@ -108,7 +134,12 @@ func (a *app) root() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if a.json {
+				return badUsage("command", "say a command; see kvbounce --help")
+			}
+			return cmd.Help()
+		},
 		PersistentPreRun: func(*cobra.Command, []string) {
 			level := slog.LevelWarn
 			if a.verbose {
@@ -121,6 +152,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print one JSON object on standard output")
 	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "log more, to standard error")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		a.json = wantsJSON(args)
 		return badUsage("flags", "%s; see %s --help", plainFlagError(err), cmd.CommandPath())
 	})
 	root.SetHelpCommand(&cobra.Command{
@@ -140,12 +172,18 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// numberError is how the standard library words a number that is none.
-var numberError = regexp.MustCompile(`: strconv\.Parse\w+: parsing ".*": .*$`)
+// valueError is how the standard library words a value that does not parse.
+var valueError = regexp.MustCompile(`(?s): strconv\.Parse(\w+): parsing ".*": .*$`)
 
 // plainFlagError says what is wrong with a flag in the command's own words.
 func plainFlagError(err error) string {
-	return numberError.ReplaceAllString(err.Error(), ", want a whole number in its range")
+	text := err.Error()
+	at := valueError.FindStringSubmatchIndex(text)
+	if at == nil {
+		return text
+	}
+	want := map[string]string{"Bool": "want true or false", "Uint": "want a whole number such as 8, from 0 to 18446744073709551615"}[text[at[2]:at[3]]]
+	return text[:at[0]] + ", " + cmp.Or(want, "want a whole number such as 8")
 }
 
 // noArgs refuses positional arguments.
@@ -156,21 +194,35 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// fail prints a failure, as one sentence or as JSON. Part of it may be another machine's words.
+// joinLines makes one line of several, of which those that belong to one before them are indented.
+var joinLines = strings.NewReplacer("\n  ", "; ", "\n", "; ")
+
+// failStop ends the process, as wiring.Params.FailStop of the agents in it, and says what had failed before as well as what is in doubt.
+func (a *app) failStop(failed error, r session.Report) {
+	if a.json {
+		a.fail(errors.Join(failed, errors.New(strings.TrimPrefix(r.String(), "kvbounce: "))), true)
+	}
+	if failed != nil {
+		a.fail(failed, false)
+	}
+	fmt.Fprintln(a.err, r)
+	os.Exit(wiring.ExitFailStop)
+}
+
+// fail prints a failure, as one sentence or as JSON; as a sentence too where standard output takes none. Part of it may be another machine's words.
 func (a *app) fail(err error, asJSON bool) {
 	// Several errors at once, such as one for each bad setting, are one sentence with several parts.
-	message := strings.ReplaceAll(err.Error(), "\n", "; ")
-	if !asJSON {
-		fmt.Fprintf(a.err, "kvbounce: %s\n", plain(message))
-		return
-	}
+	message := joinLines.Replace(err.Error())
 	type body struct {
 		Field   string `json:"field"`
 		Message string `json:"message"`
 	}
-	_ = a.print(struct {
+	if asJSON && a.print(struct {
 		Error body `json:"error"`
-	}{body{fieldOf(err), message}})
+	}{body{fieldOf(err), message}}) == nil {
+		return
+	}
+	fmt.Fprintf(a.err, "kvbounce: %s\n", plain(message))
 }
 
 // fieldOf is the field that an error is about, or "".

@@ -37,10 +37,11 @@ copy device, faults of each kind, and an oracle that checks every access to memo
 statement. The same scenario and seed do the same on every machine.
 
 Scenarios: ` + strings.Join(simulation.Names(), ", ") + `; or a file of your own.
-A run that breaks a rule exits 1 and writes a file for --replay and --shrink.`,
-		Example: "  kvbounce sim --scenario all --seeds 1..1000\n  kvbounce sim --scenario loss --seed 7 --json\n  kvbounce sim --replay sim-loss-7.txt\n  kvbounce sim --exhaustive",
+A run that breaks a rule exits 1 and writes a file for --replay and --shrink. An example of such a
+file, of a run without a violation, is in the repository: wiring/simulation/testdata/replays.`,
+		Example: "  kvbounce sim --scenario all --seeds 1..1000\n  kvbounce sim --scenario loss --seed 7 --json\n  kvbounce sim --replay wiring/simulation/testdata/replays/late-write.txt\n  kvbounce sim --exhaustive",
 		Args:    noArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runSim(f, cmd.Flags().Changed("seed")) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runSim(f, cmd.Flags().Changed) },
 	}
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "run one seed")
 	cmd.Flags().StringVar(&f.seeds, "seeds", "", "run seeds A..B")
@@ -54,11 +55,19 @@ A run that breaks a rule exits 1 and writes a file for --replay and --shrink.`,
 	return cmd
 }
 
-func (a *app) runSim(f simFlags, oneSeed bool) error {
+// runSim runs what the flags say; given tells which of them the command line has.
+func (a *app) runSim(f simFlags, given func(flag string) bool) error {
 	chosen := 0
-	for _, is := range []bool{f.replay != "", f.shrink != "", f.exhaustive, f.seeds != "", oneSeed} {
+	for _, is := range []bool{given("seed"), given("seeds"), given("replay"), given("shrink"), f.exhaustive} {
 		if is {
 			chosen++
+		}
+	}
+	if given("replay") || given("shrink") {
+		for _, flag := range []string{"scenario", "peers", "requests"} {
+			if given(flag) {
+				return badUsage(flag, "--%s is not for --replay and --shrink: their file says it", flag)
+			}
 		}
 	}
 	switch {
@@ -68,19 +77,22 @@ func (a *app) runSim(f simFlags, oneSeed bool) error {
 		return badUsage("peers", "--peers %d: want 1 to 100000, or 0 for what the scenario says", f.peers)
 	case f.requests < 0 || f.requests > 10_000_000:
 		return badUsage("requests", "--requests %d: want 1 to 10000000, or 0 for what the scenario says", f.requests)
-	case f.replay != "":
+	case given("replay"):
 		return a.replaySim(f)
-	case f.shrink != "":
+	case given("shrink"):
 		return a.shrinkSim(f)
 	case f.exhaustive:
 		return a.exploreSim(f)
 	}
 	s, err := findScenario(f.scenario)
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
 		return badUsage("scenario", "--scenario: %v", err)
+	case err != nil:
+		return &fieldError{"scenario", fmt.Errorf("--scenario: %w", err)}
 	}
 	o := simulation.Options{Override: simulation.Override{Peers: f.peers, Requests: f.requests}}
-	if f.seeds == "" {
+	if !given("seeds") {
 		return a.simDone(f, simulation.Run(s, f.seed, o))
 	}
 	first, last, err := parseSeeds(f.seeds)
@@ -109,7 +121,7 @@ func parseSeeds(text string) (first, last uint64, err error) {
 	return first, last, nil
 }
 
-// findScenario takes a name, or else a file.
+// findScenario takes a name, or else a file. What is neither is os.ErrNotExist.
 func findScenario(name string) (*simulation.Scenario, error) {
 	s, err := simulation.Load(name)
 	if err == nil {
@@ -117,7 +129,7 @@ func findScenario(name string) (*simulation.Scenario, error) {
 	}
 	text, fileErr := os.ReadFile(name)
 	if errors.Is(fileErr, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w, and there is no such file", err)
+		return nil, fmt.Errorf("%w; as a file: %w", err, fileErr)
 	}
 	if fileErr != nil {
 		return nil, fileErr
@@ -129,7 +141,11 @@ func findScenario(name string) (*simulation.Scenario, error) {
 type errViolation struct{ v simulation.Violation }
 
 func (e *errViolation) Error() string {
-	return fmt.Sprintf("seed %d broke %s at step %d: %s; replay it with kvbounce sim --replay %s", e.v.Seed, e.v.Rule, e.v.Step, e.v.Text, e.v.Replay)
+	text := fmt.Sprintf("seed %d broke %s at step %d: %s", e.v.Seed, e.v.Rule, e.v.Step, e.v.Text)
+	if e.v.Replay != "" {
+		text += "; replay it with kvbounce sim --replay " + e.v.Replay
+	}
+	return text
 }
 
 // simDone writes the replay file of a violation, and prints the result.
@@ -137,8 +153,8 @@ func (a *app) simDone(f simFlags, r *simulation.Result) error {
 	var failed error
 	if r.Record != nil {
 		file, err := a.saveRecord(f, r.Record)
-		if err != nil {
-			return err
+		if err != nil { // the violation is to be told all the same
+			return &fieldError{"output", fmt.Errorf("%w; its replay file can't be written: %w; run the seed again with another --output", &errViolation{r.Violations[0]}, err)}
 		}
 		r.Violations[0].Replay = file
 		failed = &errViolation{r.Violations[0]}
@@ -203,7 +219,7 @@ func printSim(out io.Writer, r *simulation.Result) {
 func readRecord(file string) (*simulation.Record, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; want a file that a violation wrote", err)
 	}
 	r, err := simulation.ParseRecord(string(text), findScenario)
 	if err != nil {
@@ -215,7 +231,7 @@ func readRecord(file string) (*simulation.Record, error) {
 func (a *app) replaySim(f simFlags) error {
 	r, err := readRecord(f.replay)
 	if err != nil {
-		return badUsage("replay", "--replay: %v", err)
+		return &fieldError{"replay", fmt.Errorf("--replay: %w", err)}
 	}
 	log := a.out
 	if a.json {
@@ -245,13 +261,13 @@ func (a *app) replaySim(f simFlags) error {
 func (a *app) shrinkSim(f simFlags) error {
 	r, err := readRecord(f.shrink)
 	if err != nil {
-		return badUsage("shrink", "--shrink: %v", err)
+		return &fieldError{"shrink", fmt.Errorf("--shrink: %w", err)}
 	}
 	bar := a.progress(-1)
 	small := r.Shrink(simulation.Options{}, func() { _ = bar.Add(1) })
 	_ = bar.Finish()
 	if small == nil {
-		return fmt.Errorf("%s breaks no rule, so there is nothing to shrink", f.shrink)
+		return &fieldError{"shrink", fmt.Errorf("--shrink: %s breaks no rule, so there is nothing to shrink", f.shrink)}
 	}
 	if f.output == "" {
 		f.output = strings.TrimSuffix(f.shrink, filepath.Ext(f.shrink)) + "-small.txt"

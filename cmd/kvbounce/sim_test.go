@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvbounce/kvbounce/wiring/simulation"
 )
 
 func runSim(t *testing.T, args ...string) (code int, out, errs string) {
@@ -92,10 +95,61 @@ func TestSimViolation(t *testing.T) {
 	require.Contains(t, string(small), "fault write nothing-posted")
 }
 
+// A violation is told even where its replay file can't be written.
+func TestSimViolationWithoutAFile(t *testing.T) {
+	dir := t.TempDir()
+	scenario := filepath.Join(dir, "broken.txt")
+	require.NoError(t, os.WriteFile(scenario, []byte("must_succeed 1\nfault write nothing-posted 300000 20\n"), 0o644))
+	args := []string{"--scenario", scenario, "--seeds", "1..3", "--output", filepath.Join(dir, "missing", "found.txt")}
+	code, out, errs := runSim(t, args...)
+	require.Equal(t, exitFailed, code)
+	require.Empty(t, out)
+	require.Regexp(t, `^kvbounce: seed \d+ broke lost-request at step \d+: .*; its replay file can't be written: .*missing.*; run the seed again with another --output\n$`, errs)
+	code, out, errs = runSim(t, append(args, "--json")...)
+	require.Equal(t, exitFailed, code)
+	require.Empty(t, errs)
+	field, message := failure(t, out)
+	require.Equal(t, "output", field)
+	require.Contains(t, message, "broke lost-request")
+}
+
+const exampleReplay = "../../wiring/simulation/testdata/replays/late-write.txt"
+
+// The example of a replay file does what its comment says, to the digest in it. That changes with every change of the core or of the simulator that changes what happens; then KVBOUNCE_REWRITE=1 puts the new one in.
+func TestSimExampleReplay(t *testing.T) {
+	text, err := os.ReadFile(exampleReplay)
+	require.NoError(t, err)
+	digest := regexp.MustCompile(`(?m)^# digest [0-9a-f]{64}$`)
+	said := digest.FindString(string(text))
+	require.NotEmpty(t, said)
+	var last string
+	for range 2 {
+		code, out, errs := runSim(t, "--replay", exampleReplay, "--json")
+		require.Equal(t, exitOK, code)
+		require.Contains(t, errs, "WANT request=1", "the steps")
+		var r simulation.Result
+		require.NoError(t, json.Unmarshal([]byte(out), &r))
+		require.Equal(t, simulation.Requests{Submitted: 3, Succeeded: 1, Failed: 2, Quiesced: 3}, r.Requests)
+		require.Equal(t, []int{1, 2, 1}, []int{r.Faults.Lost, r.Faults.BadWrites, r.Faults.LateWrites})
+		require.Empty(t, r.Violations)
+		require.True(t, last == "" || last == r.Digest, "two replays differ")
+		last = r.Digest
+	}
+	if os.Getenv("KVBOUNCE_REWRITE") != "" {
+		require.NoError(t, os.WriteFile(exampleReplay, digest.ReplaceAll(text, []byte("# digest "+last)), 0o644))
+		return
+	}
+	require.Equal(t, said, "# digest "+last, "run the test with KVBOUNCE_REWRITE=1 if what happens was changed knowingly")
+
+	code, _, errs := runSim(t, "--shrink", exampleReplay)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errs, "breaks no rule")
+}
+
 func TestSimBadUsage(t *testing.T) {
 	for _, args := range [][]string{
-		{"--seeds", "5"}, {"--seeds", "5..4"}, {"--seeds", "1..99999999999"}, {"--seed", "1", "--seeds", "1..2"}, {"--scenario", "nothing"}, {"--replay", "nothing.txt"},
-		{"--shrink", "nothing.txt"}, {"--peers", "-1"}, {"extra"}, {"--exhaustive", "--seed", "1"},
+		{"--seeds", "5"}, {"--seeds", "5..4"}, {"--seeds", "1..99999999999"}, {"--seed", "1", "--seeds", "1..2"}, {"--scenario", "nothing"}, {"--scenario", ""},
+		{"--seeds", ""}, {"--seeds", "5..5", "--exhaustive"}, {"--replay", "x.txt", "--seed", "1"}, {"--replay", "x.txt", "--scenario", "loss"}, {"--shrink", "x.txt", "--peers", "2"}, {"--peers", "-1"}, {"extra"}, {"--exhaustive", "--seed", "1"},
 	} {
 		code, out, errs := runSim(t, args...)
 		require.Equal(t, exitUsage, code, args)

@@ -9,12 +9,15 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kvbounce/kvbounce/core/agent"
 	"github.com/kvbounce/kvbounce/core/config"
+	"github.com/kvbounce/kvbounce/core/session"
 	"github.com/kvbounce/kvbounce/core/transport"
 	"github.com/kvbounce/kvbounce/ports"
 	"github.com/kvbounce/kvbounce/wiring"
@@ -85,6 +88,10 @@ type worker struct {
 	remote []ports.Descriptor // the peer's destination
 	plan   *agent.Prepared    // towards the peer, once a burst asked for it
 	handle *agent.Handle
+
+	// failStop is wiring.Params.FailStop, told too what had failed before; nil: wiring's own.
+	failStop func(failed error, r session.Report)
+	failed   error
 }
 
 // requestLimit bounds the wait for one transfer; the request's own timeout ends it long before.
@@ -142,7 +149,11 @@ func (w *worker) open(c call) (_ reply, err error) {
 			err = errors.Join(err, w.end())
 		}
 	}()
-	if w.node, err = wiring.New(wiring.Params{Name: c.Name, Config: w.cfg, Place: c.Place, World: w.world, BounceRequired: true, Log: w.log}); err != nil {
+	p := wiring.Params{Name: c.Name, Config: w.cfg, Place: c.Place, World: w.world, BounceRequired: true, Log: w.log}
+	if w.failStop != nil {
+		p.FailStop = func(r session.Report) { w.failStop(w.failed, r) }
+	}
+	if w.node, err = wiring.New(p); err != nil {
 		return reply{}, err
 	}
 	if w.src, err = allocateBlock(c.Place, w.layout.SrcBlock); err != nil {
@@ -196,6 +207,7 @@ func (w *worker) burst(c call) (r reply, err error) {
 			return reply{}, err
 		}
 	}
+	routes := w.node.Stats().Routes
 	for range c.Count {
 		began := time.Now()
 		if w.handle, err = w.node.Submit(request); err != nil {
@@ -203,12 +215,27 @@ func (w *worker) burst(c call) (r reply, err error) {
 		}
 		end, err := w.wait()
 		took := time.Since(began)
+		if end.Failure != "" && w.handle.Path() == transport.PathDirect {
+			end.Failure += "; it went directly (" + w.whyDirect(routes) + ")"
+		}
 		if err != nil || end.Failure != "" {
 			return end, err
 		}
 		r.Transfers = append(r.Transfers, transfer{took, w.handle.Stages()})
 	}
 	return r, nil
+}
+
+// whyDirect names the agent's reason for the direct path, of requests since its routes were counted.
+func (w *worker) whyDirect(before map[string]uint64) string {
+	var names []string
+	for name, n := range w.node.Stats().Routes {
+		if name != agent.Bounced.String() && n > before[name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
 }
 
 // start fills the source with the round's pattern and submits the layout.
@@ -255,6 +282,12 @@ func (w *worker) wait() (reply, error) {
 		return r, nil
 	}
 	return r, err
+}
+
+// endFailed is end after a failure, which a fail-stop is to tell too.
+func (w *worker) endFailed(failed error) {
+	w.failed = failed
+	_ = w.end()
 }
 
 // end closes the agent. Memory that may still be touched stays mapped.

@@ -74,7 +74,7 @@ func TestAllBadSettingsAtOnce(t *testing.T) {
 // A rule between two settings is not reported against the default of one that was itself bad.
 func TestNoFaultAgainstAReplacedValue(t *testing.T) {
 	_, _, err := FromEnv([]string{"KVBOUNCE_REQUEST_TIMEOUT=5x", "KVBOUNCE_RECEIVER_LEASE=10s"})
-	require.EqualError(t, err, `KVBOUNCE_REQUEST_TIMEOUT is "5x"; allowed: a duration from 1ms to 1193h2m47.295s`)
+	require.EqualError(t, err, `KVBOUNCE_REQUEST_TIMEOUT is "5x", want a duration such as 30s or 500ms; allowed: a duration from 1ms to 1193h2m47.295s`)
 }
 
 // An original's value that only breaks a rule between settings is a warning and the default too.
@@ -95,4 +95,30 @@ func TestOriginalInACrossFault(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0], "TRTLLM_NIXL_BOUNCE_REQUEST_TIMEOUT_MS is ignored, the default 30s is used")
+}
+
+// A value that is not even written as its kind shows how that is written, in the environment, in a file and under the original's names.
+func TestBadValueShowsTheForm(t *testing.T) {
+	for _, tc := range []struct{ name, value, want string }{
+		{"REQUEST_TIMEOUT", "5", ", want a duration such as 30s or 500ms; allowed: a duration from 1ms to 1193h2m47.295s"},
+		{"CLOSE_DEADLINE", "1 h", ", want a duration such as 30s or 500ms; allowed: a duration above 0, up to 8760h"},
+		{"REQUEST_TIMEOUT", "0s", "; allowed: a duration from 1ms to 1193h2m47.295s"},
+		{"ARENA_SIZE", "512 M", ", want a size such as 4096, 64K or 512M; allowed: a size up to 131072G"},
+		{"ARENA_GRANULARITY", "1.5M", ", want a size such as 4096, 64K or 512M; allowed: a power of two up to 4G"},
+		{"ARENA_GRANULARITY", "3M", "; allowed: a power of two up to 4G"},
+		{"RETAIN_LIMIT", "half", ", want a size such as 4096, 64K or 512M; allowed: a size, 1 or more"},
+		{"COPY_STREAMS", "8K", ", want a whole number such as 8, digits alone; allowed: 1 to 64"},
+		{"COPY_STREAMS", "0", "; allowed: 1 to 64"},
+		{"ENABLE", "maybe", "; allowed: 0, false, no, off or 1, true, yes, on"},
+		{"CONTROL", "tcp", "; allowed: zmq or nixl"},
+		{"CONTROL_BIND", "*:0", "; allowed: tcp://ADDRESS:PORT, numeric, IPv6 in brackets"},
+	} {
+		_, _, err := FromEnv([]string{Prefix + tc.name + "=" + tc.value})
+		require.ErrorContains(t, err, Prefix+tc.name+` is "`+tc.value+`"`+tc.want)
+		_, err = Read(withFile(), fileOf(Entry{strings.ToLower(tc.name), tc.value, 2}))
+		require.ErrorContains(t, err, ` (kv.yaml line 2) is "`+tc.value+`"`+tc.want)
+	}
+	_, warnings, err := FromEnv([]string{"TRTLLM_NIXL_BOUNCE_COPY_STREAM_COUNT=8K"})
+	require.NoError(t, err)
+	require.Equal(t, []string{`TRTLLM_NIXL_BOUNCE_COPY_STREAM_COUNT is "8K", want a whole number such as 8, digits alone; allowed: 1 to 64; the default 8 is used`}, warnings)
 }

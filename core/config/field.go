@@ -11,6 +11,8 @@ import (
 type field interface {
 	// set takes a value over if it is well formed and in range, and else leaves the field as it is.
 	set(text string) bool
+	// form says how a value is written when text is not written so, as in "a size such as 4096, 64K or 512M"; else, and where the rule shows it, "".
+	form(text string) string
 	// valid reports whether the present value is in range.
 	valid() bool
 	// isZero reports whether the present value is the zero value.
@@ -33,8 +35,9 @@ func (f boolean) set(text string) bool {
 	return true
 }
 
-func (f boolean) valid() bool  { return true }
-func (f boolean) isZero() bool { return !*f.at }
+func (f boolean) form(string) string { return "" }
+func (f boolean) valid() bool        { return true }
+func (f boolean) isZero() bool       { return !*f.at }
 
 func (f boolean) String() string {
 	if *f.at {
@@ -43,10 +46,18 @@ func (f boolean) String() string {
 	return "0"
 }
 
+// The forms of numbers.
+const (
+	wholeForm    = "a whole number such as 8, digits alone"
+	sizeForm     = "a size such as 4096, 64K or 512M"
+	durationForm = "a duration such as 30s or 500ms"
+)
+
 // number is a setting with a range.
 type number[T int | uint64 | time.Duration] struct {
 	at       *T
 	min, max T
+	written  string // the form of a value, with an example
 	parse    func(text string) (T, error)
 	format   func(T) string
 	also     func(T) bool // what else is asked of it; nil: nothing
@@ -58,19 +69,19 @@ func count(at *int, min, max int) field {
 		n, err := strconv.ParseUint(text, 10, 31)
 		return int(n), err
 	}
-	return number[int]{at, min, max, parse, strconv.Itoa, nil}
+	return number[int]{at, min, max, wholeForm, parse, strconv.Itoa, nil}
 }
 
 func size(at *uint64, min, max uint64) field {
-	return number[uint64]{at, min, max, ParseSize, formatSize, nil}
+	return number[uint64]{at, min, max, sizeForm, ParseSize, formatSize, nil}
 }
 
 func powerOfTwo(at *uint64, max uint64) field {
-	return number[uint64]{at, 1, max, ParseSize, formatSize, func(n uint64) bool { return bits.OnesCount64(n) == 1 }}
+	return number[uint64]{at, 1, max, sizeForm, ParseSize, formatSize, func(n uint64) bool { return bits.OnesCount64(n) == 1 }}
 }
 
 func duration(at *time.Duration, min, max time.Duration) field {
-	return number[time.Duration]{at, min, max, time.ParseDuration, time.Duration.String, nil}
+	return number[time.Duration]{at, min, max, durationForm, time.ParseDuration, time.Duration.String, nil}
 }
 
 func (f number[T]) set(text string) bool {
@@ -80,6 +91,13 @@ func (f number[T]) set(text string) bool {
 	}
 	*f.at = n
 	return true
+}
+
+func (f number[T]) form(text string) string {
+	if _, err := f.parse(text); err == nil {
+		return ""
+	}
+	return f.written
 }
 
 func (f number[T]) allows(n T) bool { return n >= f.min && n <= f.max && (f.also == nil || f.also(n)) }
@@ -112,9 +130,10 @@ func (f text) set(value string) bool {
 	return true
 }
 
-func (f text) valid() bool    { return f.allows(*f.at) }
-func (f text) isZero() bool   { return *f.at == "" }
-func (f text) String() string { return *f.at }
+func (f text) form(string) string { return "" }
+func (f text) valid() bool        { return f.allows(*f.at) }
+func (f text) isZero() bool       { return *f.at == "" }
+func (f text) String() string     { return *f.at }
 
 func isAny(string) bool { return true }
 

@@ -92,15 +92,15 @@ func (l *loader) readOriginals() {
 		if !ok || r.OriginalSuffix == "" || own || file {
 			continue
 		}
-		set, rule := r.field.set, r.Rule
+		set, form, rule := r.field.set, r.field.form(value), r.Rule
 		if r.setOriginal != nil {
-			set, rule = r.setOriginal, r.originalRule
+			set, form, rule = r.setOriginal, "", r.originalRule
 		}
 		if set(value) {
 			l.origins[r.Name] = Origin{Source: FromOriginal, Variable: OriginalPrefix + r.OriginalSuffix}
 			continue
 		}
-		err := &Error{Setting: r.Name, Variable: OriginalPrefix + r.OriginalSuffix, Value: value, Allowed: rule}
+		err := &Error{Setting: r.Name, Variable: OriginalPrefix + r.OriginalSuffix, Value: value, Allowed: rule, Form: form}
 		l.warnings = append(l.warnings, fmt.Sprintf("%s; the default %s is used", err, r.Default))
 	}
 }
@@ -116,7 +116,7 @@ func (l *loader) readOwn() {
 		switch {
 		case r.Name == configFile && l.file.Path == "":
 			l.bad[r.Name] = true
-			l.errs = append(l.errs, &Error{r.Name, Prefix + r.Name, value, "unset: this program takes its settings from the environment alone"})
+			l.errs = append(l.errs, &Error{Setting: r.Name, Variable: Prefix + r.Name, Value: value, Allowed: "unset: this program takes its settings from the environment alone"})
 		case !r.field.set(value):
 			l.report(r, value)
 		}
@@ -125,7 +125,7 @@ func (l *loader) readOwn() {
 
 func (l *loader) report(r row, value string) {
 	l.bad[r.Name] = true
-	l.errs = append(l.errs, &Error{r.Name, l.variable(r.Name), value, r.Rule})
+	l.errs = append(l.errs, &Error{Setting: r.Name, Variable: l.variable(r.Name), Value: value, Allowed: r.Rule, Form: r.field.form(value)})
 }
 
 // variable names what set a setting in an error; the variable that could, where none did.

@@ -103,7 +103,7 @@ func TestBadKeysInAFile(t *testing.T) {
 // A bad value in the file is an error even where the environment overrides it.
 func TestOverriddenBadValueInAFile(t *testing.T) {
 	_, err := Read(withFile("KVBOUNCE_COPY_STREAMS=4"), fileOf(Entry{"copy_streams", "x", 2}))
-	require.EqualError(t, err, `copy_streams (kv.yaml line 2) is "x"; allowed: 1 to 64`)
+	require.EqualError(t, err, `copy_streams (kv.yaml line 2) is "x", want a whole number such as 8, digits alone; allowed: 1 to 64`)
 }
 
 // A rule between settings names the place of the one that breaks it.

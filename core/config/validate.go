@@ -15,10 +15,16 @@ type Error struct {
 	Variable string
 	Value    string
 	Allowed  string
+	// Form says how a value is written, with an example, when Value is not written so; else "".
+	Form string
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s is %q; allowed: %s", e.Variable, e.Value, e.Allowed)
+	want := ""
+	if e.Form != "" {
+		want = ", want " + e.Form
+	}
+	return fmt.Sprintf("%s is %q%s; allowed: %s", e.Variable, e.Value, want, e.Allowed)
 }
 
 // Validate fills in the values that depend on others, lowers MaxChunkSize to what the arena can serve (a warning says so), and returns
@@ -48,7 +54,7 @@ func (c *Config) resolve() (warnings []string, faults []fault) {
 	for _, r := range rows(c) {
 		absent := r.described && r.field.isZero()
 		if !absent && !r.field.valid() {
-			faults = append(faults, fault{[]string{r.Name}, &Error{r.Name, Prefix + r.Name, r.field.String(), r.Rule}})
+			faults = append(faults, fault{[]string{r.Name}, &Error{Setting: r.Name, Variable: Prefix + r.Name, Value: r.field.String(), Allowed: r.Rule}})
 		}
 	}
 	if len(faults) > 0 {
@@ -68,7 +74,7 @@ func (c *Config) resolve() (warnings []string, faults []fault) {
 func (c *Config) crossFaults() []fault {
 	var faults []fault
 	broken := func(value, allowed string, settings ...string) {
-		faults = append(faults, fault{settings, &Error{settings[0], Prefix + settings[0], value, allowed}})
+		faults = append(faults, fault{settings, &Error{Setting: settings[0], Variable: Prefix + settings[0], Value: value, Allowed: allowed}})
 	}
 	above := func(value, floor time.Duration, name, floorName string) {
 		if value <= floor {

@@ -19,9 +19,9 @@ type Format string
 
 // The formats of layout files (cli.md, "Layout files").
 const (
-	// JSON is {"src":[[addr,bytes],…],"dst":[[addr,bytes],…],"src_device":0,"dst_device":0}; the devices may be left out.
+	// JSON is {"src":[[addr,bytes],…],"dst":[[addr,bytes],…],"src_device":0,"dst_device":0}; the devices may be left out. An addr may also be a string "0x…".
 	JSON Format = "json"
-	// CSV is a line "src,addr,bytes" or "dst,addr,bytes" for each descriptor; the first line may be the header "side,addr,bytes". Blank lines are skipped.
+	// CSV is a line "src,addr,bytes" or "dst,addr,bytes" for each descriptor; an addr may be 0x…, and the first line may be the header "side,addr,bytes". Blank lines are skipped.
 	CSV Format = "csv"
 )
 
@@ -84,7 +84,7 @@ func (l *Layout) addLine(line string) error {
 	if len(fields) != 3 {
 		return fmt.Errorf("%d fields, want side,addr,bytes", len(fields))
 	}
-	addr, err := parseNumber("addr", strings.TrimSpace(fields[1]))
+	addr, err := parseAddr(strings.TrimSpace(fields[1]))
 	if err != nil {
 		return err
 	}
@@ -113,6 +113,26 @@ func parseNumber(field, text string) (uint64, error) {
 		return 0, fmt.Errorf("%s is %s, want a whole number from 0 to %d", field, quote(text), uint64(math.MaxUint64))
 	}
 	return n, nil
+}
+
+// parseAddr reads an address, which may be hexadecimal after 0x.
+func parseAddr(text string) (uint64, error) {
+	digits, ok := cutHexPrefix(text)
+	if !ok {
+		return parseNumber("addr", text)
+	}
+	n, err := strconv.ParseUint(digits, 16, 64)
+	if err != nil {
+		return 0, fmt.Errorf("addr is %s, want 0x and 1 to 16 hexadecimal digits", quote(text))
+	}
+	return n, nil
+}
+
+func cutHexPrefix(text string) (digits string, ok bool) {
+	if digits, ok = strings.CutPrefix(text, "0x"); !ok {
+		digits, ok = strings.CutPrefix(text, "0X")
+	}
+	return digits, ok
 }
 
 func descriptor(addr, length uint64) (ports.Descriptor, error) {
@@ -214,7 +234,7 @@ func (j *jsonReader) pair() (d ports.Descriptor, err error) {
 	if err := j.delim("a descriptor", '['); err != nil {
 		return d, err
 	}
-	addr, err := j.number("addr")
+	addr, err := j.addr()
 	if err != nil {
 		return d, err
 	}
@@ -236,11 +256,30 @@ func (j *jsonReader) device(field string) (uint32, error) {
 	return uint32(n), err
 }
 
+// addr reads a number, or a string that holds a hexadecimal one: JSON has none of its own.
+func (j *jsonReader) addr() (uint64, error) {
+	token, err := j.next("addr")
+	if err != nil {
+		return 0, err
+	}
+	if text, ok := token.(string); ok {
+		if _, hex := cutHexPrefix(text); hex {
+			return parseAddr(text)
+		}
+		return 0, fmt.Errorf(`addr is %s, want a whole number or a string "0x…"`, quote(text))
+	}
+	return toNumber("addr", token)
+}
+
 func (j *jsonReader) number(field string) (uint64, error) {
 	token, err := j.next(field)
 	if err != nil {
 		return 0, err
 	}
+	return toNumber(field, token)
+}
+
+func toNumber(field string, token json.Token) (uint64, error) {
 	n, ok := token.(json.Number)
 	if !ok {
 		return 0, fmt.Errorf("%s is %s, want a whole number", field, show(token))

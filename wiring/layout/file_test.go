@@ -44,6 +44,19 @@ func TestReadJSON(t *testing.T) {
 	}, l)
 }
 
+// An address may be hexadecimal, in JSON as a string.
+func TestReadHexAddresses(t *testing.T) {
+	for format, text := range map[layout.Format]string{
+		layout.CSV:  "src,0x7f00,16\nsrc, 0XABcd ,1\ndst,0x0,16\ndst,0xfffffffffffffffe,1\n",
+		layout.JSON: `{"src":[["0x7f00",16],["0XABcd",1]],"dst":[["0x0",16],["0xfffffffffffffffe",1]]}`,
+	} {
+		l, err := layout.Read(strings.NewReader(text), format)
+		require.NoError(t, err)
+		require.Equal(t, descs([2]uint64{0x7f00, 16}, [2]uint64{0xabcd, 1}), l.Src)
+		require.Equal(t, descs([2]uint64{0, 16}, [2]uint64{math.MaxUint64 - 1, 1}), l.Dst)
+	}
+}
+
 func TestReadCSV(t *testing.T) {
 	for name, text := range map[string]string{
 		"plain":  "src,7,101\ndst,0,100\ndst,200,1\n",
@@ -110,7 +123,12 @@ func TestReadErrors(t *testing.T) {
 		{layout.JSON, `{"src":[[18446744073709551616,1]]}`, `layout line 1: src[0]: addr is "18446744073709551616", want a whole number`},
 		{layout.JSON, `{"src":[[4096.0,1]]}`, `layout line 1: src[0]: addr is "4096.0", want a whole number`},
 		{layout.JSON, `{"src":[[1e3,1]]}`, `layout line 1: src[0]: addr is "1e3", want a whole number`},
-		{layout.JSON, `{"src":[["1",1]]}`, `layout line 1: src[0]: addr is "1", want a whole number`},
+		{layout.JSON, `{"src":[["1",1]]}`, `layout line 1: src[0]: addr is "1", want a whole number or a string "0x…"`},
+		{layout.JSON, `{"src":[[0x10,1]]}`, `layout line 1: src`},
+		{layout.JSON, `{"src":[["0x",1]]}`, `layout line 1: src[0]: addr is "0x", want 0x and 1 to 16 hexadecimal digits`},
+		{layout.JSON, `{"src":[["0x10000000000000000",1]]}`, `layout line 1: src[0]: addr is "0x10000000000000000", want 0x and 1 to 16`},
+		{layout.JSON, `{"src":[["0xffffffffffffffff",1]]}`, "does not fit 64 bits"},
+		{layout.JSON, `{"src":[[1,"0x10"]]}`, `layout line 1: src[0]: bytes is "0x10", want a whole number`},
 		{layout.JSON, `{"src":[[1]]}`, "layout line 1: src[0]: bytes is ], want a whole number"},
 		{layout.JSON, `{"src":[[1,2,3]]}`, "layout line 1: src[0]: a descriptor: found 3, want ]"},
 		{layout.JSON, `{"src":[7]}`, "layout line 1: src[0]: a descriptor: found 7, want ["},
@@ -124,7 +142,10 @@ func TestReadErrors(t *testing.T) {
 		{layout.CSV, "src,1,2\nsrc,1", "layout line 2: 2 fields, want side,addr,bytes"},
 		{layout.CSV, "src,1,2,3", "layout line 1: 4 fields, want side,addr,bytes"},
 		{layout.CSV, "source,1,2", `layout line 1: side is "source", want src or dst`},
-		{layout.CSV, "src,0x10,2", `layout line 1: addr is "0x10", want a whole number`},
+		{layout.CSV, "src,0x1g,2", `layout line 1: addr is "0x1g", want 0x and 1 to 16 hexadecimal digits`},
+		{layout.CSV, "src,0x-1,2", `layout line 1: addr is "0x-1", want 0x and 1 to 16 hexadecimal digits`},
+		{layout.CSV, "src,10h,2", `layout line 1: addr is "10h", want a whole number`},
+		{layout.CSV, "src,1,0x10", `layout line 1: bytes is "0x10", want a whole number`},
 		{layout.CSV, "src,1,4K", `layout line 1: bytes is "4K", want a whole number`},
 		{layout.CSV, "src,1,", `layout line 1: bytes is "", want a whole number`},
 		{layout.CSV, "\nside,addr,bytes", `layout line 2: addr is "addr", want a whole number`},
