@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/kvbounce/kvbounce/adapters/sim"
@@ -11,7 +12,7 @@ import (
 // place is where faults happen: a kind of point, from one agent towards another. What happens at one place does not change the numbers of others.
 type place struct {
 	kind        sim.PointKind
-	agent, peer string // as agentLabel writes them
+	agent, peer string // as World.label writes them
 }
 
 // Choice is one fault: what was chosen at the n-th point of a place.
@@ -146,7 +147,8 @@ func (c *chooser) replayed(choices []Choice) {
 // parseOrder reads the words after "order".
 func parseOrder(words []string) (Choice, error) {
 	c := Choice{place: place{kind: sim.NextEvent}}
-	if _, err := fmt.Sscanf(strings.Join(words, " "), "n=%d option=%d", &c.N, &c.Option); err != nil || c.N < 1 || c.Option < 1 {
+	line := strings.Join(words, " ")
+	if _, err := fmt.Sscanf(line, "n=%d option=%d", &c.N, &c.Option); err != nil || c.N < 1 || c.Option < 1 || c.String() != "order "+line {
 		return Choice{}, fmt.Errorf("want order n=N option=M, both at least 1")
 	}
 	return c, nil
@@ -158,7 +160,7 @@ func parseChoice(words []string) (Choice, error) {
 		return Choice{}, fmt.Errorf("want fault KIND WHAT agent=A peer=B n=N")
 	}
 	known, ok := faultNames[words[0]+" "+words[1]]
-	if !ok || known.option == 0 {
+	if !ok {
 		return Choice{}, fmt.Errorf("there is no fault %q", words[0]+" "+words[1])
 	}
 	c := Choice{place: place{kind: known.kind}, Option: known.option}
@@ -170,7 +172,8 @@ func parseChoice(words []string) (Choice, error) {
 		case "peer":
 			c.peer = value
 		case "n":
-			if _, err := fmt.Sscanf(value, "%d", &c.N); err != nil || c.N < 1 {
+			var err error
+			if c.N, err = strconv.Atoi(value); err != nil || c.N < 1 {
 				return Choice{}, fmt.Errorf("%q: want a number from 1", word)
 			}
 		default:

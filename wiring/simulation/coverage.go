@@ -87,10 +87,10 @@ func (w *World) coverage() Coverage {
 	for name, n := range w.oracle.evidence {
 		put(name, n)
 	}
-	put("retain limit: refused", t.retained)
-	put("retain limit: sent directly", t.rerouted)
-	put("retain limit: bounced again", t.regained)
-	put("fail-stop", t.failStops)
+	put("retain limit: refused", t.Retained)
+	put("retain limit: sent directly", t.Rerouted)
+	put("retain limit: bounced again", t.Regained)
+	put("fail-stop", t.FailStops)
 	return c
 }
 

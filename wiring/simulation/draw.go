@@ -68,7 +68,7 @@ func parseNumber(text string) (int64, error) {
 	return int64(d), nil
 }
 
-// exponential picks a power of two between both ends.
+// power picks a power of two between both ends.
 func (s span) power(d draw) uint64 {
 	low, high := bits.Len64(uint64(s.low))-1, bits.Len64(uint64(s.high))-1
 	return 1 << (low + d.index(high-low+1))

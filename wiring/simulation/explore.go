@@ -1,11 +1,7 @@
 package simulation
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"hash/fnv"
-	"runtime"
-	"sync"
 	"time"
 
 	"github.com/kvbounce/kvbounce/adapters/sim"
@@ -29,29 +25,8 @@ type Exploration struct {
 func Explore(limit int, o Options, done func()) []*Exploration {
 	worlds := smallWorlds()
 	all := make([]*Exploration, len(worlds))
-	var mu sync.Mutex
-	told := func() {
-		mu.Lock()
-		defer mu.Unlock()
-		done()
-	}
-	if done == nil {
-		told = nil
-	}
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(worlds)) {
-		workers.Go(func() {
-			for i := range next {
-				all[i] = worlds[i].explore(limit, o, told)
-			}
-		})
-	}
-	for i := range worlds {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
+	done = oneAtATime(done)
+	inParallel(len(worlds), func(i int) { all[i] = worlds[i].explore(limit, o, done) })
 	return all
 }
 
@@ -90,25 +65,19 @@ type turning struct {
 func (s smallWorld) explore(limit int, o Options, done func()) *Exploration {
 	x := &Exploration{Name: s.name, Result: Result{Seed: 1, Scenario: "exhaustive", Violations: []Violation{}, Complete: new(bool)}}
 	e := &explorer{small: s, seen: map[[16]byte]struct{}{}}
-	digest := sha256.New()
 	began := time.Now()
 	for x.Executions < limit && len(x.Violations) == 0 && !*x.Complete {
 		x.Executions++
 		r := e.execute(o).result(0)
-		raw, _ := hex.DecodeString(r.Digest)
-		digest.Write(raw)
 		if e.stop {
 			r.Requests, r.Faults = Requests{}, Faults{}
 		}
 		x.add(r)
-		if done != nil {
-			done()
-		}
+		done()
 		*x.Complete = !e.advance()
 	}
 	*x.Complete = *x.Complete && len(x.Violations) == 0
 	x.States = len(e.seen)
-	x.Digest = hex.EncodeToString(digest.Sum(nil))
 	x.WallMS = float64(time.Since(began).Microseconds()) / 1000
 	return x
 }
@@ -117,17 +86,13 @@ func (s smallWorld) explore(limit int, o Options, done func()) *Exploration {
 func Sum(all []*Exploration) *Result {
 	sum := Result{Seed: 1, Scenario: "exhaustive", Violations: []Violation{}, Complete: new(bool)}
 	*sum.Complete = true
-	digest := sha256.New()
 	for _, x := range all {
 		sum.add(&x.Result)
 		sum.Executions += x.Executions
 		sum.States += x.States
 		sum.WallMS += x.WallMS
 		*sum.Complete = *sum.Complete && *x.Complete
-		raw, _ := hex.DecodeString(x.Digest)
-		digest.Write(raw)
 	}
-	sum.Digest = hex.EncodeToString(digest.Sum(nil))
 	return &sum
 }
 

@@ -8,7 +8,7 @@ import (
 
 // TestExplorationIsComplete explores the smallest configuration whole. The others take longer: kvbounce sim --exhaustive.
 func TestExplorationIsComplete(t *testing.T) {
-	x := smallWorlds()[0].explore(100_000, Options{}, nil)
+	x := smallWorlds()[0].explore(100_000, Options{}, func() {})
 	t.Logf("%s: %d executions, %d states", x.Name, x.Executions, x.States)
 	require.Empty(t, x.Violations)
 	require.True(t, *x.Complete)

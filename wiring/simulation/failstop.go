@@ -12,7 +12,7 @@ import (
 func (l *life) failStop(r session.Report) {
 	l.node.w.oracle.failStopped(l, r)
 	l.stopping = true
-	l.node.w.tally.failStops++
+	l.node.w.tally.FailStops++
 }
 
 // failStopLate is by how much a fail-stop may come after its deadline: sessions are looked at ten times a second.

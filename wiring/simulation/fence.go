@@ -30,7 +30,7 @@ func (l *life) fence(peer *node) {
 		w := l.node.w
 		f := &fencing{dead: dead, began: w.sim.Now().Add(l.skew)}
 		l.fences = append(l.fences, f)
-		w.tally.fences++
+		w.tally.Fences++
 		must(l.agent.FencePeerAsync(dead.id, func(r agent.FenceReport) {
 			if r.Settled {
 				f.done = true

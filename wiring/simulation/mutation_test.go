@@ -127,7 +127,7 @@ The bugs are compiled in with the build tag ` + "`mutations`" + ` only (mutation
 // TestMutationsAreCaughtByExploration sees that the exhaustive search finds bugs too, without any luck with a seed.
 func TestMutationsAreCaughtByExploration(t *testing.T) {
 	for _, bug := range []string{"send DRAIN while a write has no evidence", "ACK before the scatter is done", "free the region of a failed scatter", "take a failed write for a success"} {
-		x := smallWorlds()[0].explore(20_000, Options{Mutate: func(a *agent.Agent) { a.Mutate(bug) }}, nil)
+		x := smallWorlds()[0].explore(20_000, Options{Mutate: func(a *agent.Agent) { a.Mutate(bug) }}, func() {})
 		require.NotEmpty(t, x.Violations, bug)
 		record, err := ParseRecord(x.Record.String(), Load)
 		require.NoError(t, err)

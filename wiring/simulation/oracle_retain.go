@@ -14,9 +14,9 @@ func (r *request) noteRoute() {
 	t, refusing := &r.w.tally, r.from.agent.Stats().BounceRefusal != ""
 	switch bounced := r.h.Path() == transport.PathBounce; {
 	case refusing && !bounced && r.path == "auto":
-		t.rerouted++
+		t.Rerouted++
 	case !refusing && bounced && r.from.wasRefused:
-		t.regained++
+		t.Regained++
 	}
 }
 
@@ -42,7 +42,7 @@ func (o *oracle) refused(l *life, err error) {
 	if !errors.Is(err, transport.ErrRetained) || !errors.As(err, &f) {
 		return
 	}
-	o.w.tally.retained++
+	o.w.tally.Retained++
 	l.wasRefused = true
 	for _, t := range o.transfers { // in whatever order
 		if t.owner == l && t.to == f.Peer && t.failed && !t.fenced {

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kvbounce/kvbounce/adapters/sim"
 	"github.com/kvbounce/kvbounce/core/wire"
@@ -248,11 +249,8 @@ func (o *oracle) stopWaiting(f *flow) {
 		return
 	}
 	b := f.receiver.books
-	for i, g := range b.waiting {
-		if g == f {
-			b.waiting = append(b.waiting[:i], b.waiting[i+1:]...)
-			return
-		}
+	if i := slices.Index(b.waiting, f); i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
 	}
 }
 

@@ -52,7 +52,7 @@ func (l *life) leave(name string) {
 		return
 	}
 	p.leaving = true
-	l.node.w.tally.leaves++
+	l.node.w.tally.Deregisters++
 	if p == l.windowed {
 		for _, x := range l.windows {
 			if !x.shut {

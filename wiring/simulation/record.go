@@ -2,7 +2,9 @@ package simulation
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -66,6 +68,7 @@ func ParseRecord(text string, find func(name string) (*Scenario, error)) (*Recor
 	if !strings.HasPrefix(text, recordHeader) {
 		return nil, fmt.Errorf("not a replay file: it does not begin with %q", recordHeader)
 	}
+	seeded := false
 	for n, line := range strings.Split(text, "\n") {
 		line, _, _ = strings.Cut(line, "#")
 		words := strings.Fields(line)
@@ -75,9 +78,13 @@ func ParseRecord(text string, find func(name string) (*Scenario, error)) (*Recor
 		if err := r.parseLine(words, find); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n+1, err)
 		}
+		seeded = seeded || words[0] == "seed"
 	}
-	if r.Scenario == nil {
-		return nil, fmt.Errorf("no scenario is named")
+	switch {
+	case r.Scenario == nil:
+		return nil, fmt.Errorf("no scenario is named: want a line scenario NAME, or exhaustive N")
+	case r.Small == 0 && !seeded:
+		return nil, fmt.Errorf("no seed is given: want a line seed N, from 0 to %d", uint64(math.MaxUint64))
 	}
 	return r, nil
 }
@@ -101,22 +108,33 @@ func (r *Record) parseLine(words []string, find func(string) (*Scenario, error))
 	case words[0] == "scenario":
 		r.Scenario, err = find(words[1])
 	case words[0] == "exhaustive":
-		if _, err = fmt.Sscanf(words[1], "%d", &r.Small); err != nil || r.Small < 1 || r.Small > len(smallWorlds()) {
-			return fmt.Errorf("want exhaustive 1 to %d", len(smallWorlds()))
+		if r.Small, err = parseCount(words, len(smallWorlds())); err != nil {
+			return err
 		}
 		r.Scenario = smallWorlds()[r.Small-1].setup().scenario
 	case words[0] == "seed":
-		_, err = fmt.Sscanf(words[1], "%d", &r.Seed)
+		if r.Seed, err = strconv.ParseUint(words[1], 10, 64); err != nil {
+			return fmt.Errorf("%q: want seed 0 to %d", strings.Join(words, " "), uint64(math.MaxUint64))
+		}
 	case words[0] == "peers":
-		_, err = fmt.Sscanf(words[1], "%d", &r.Peers)
+		r.Peers, err = parseCount(words, MaxPeers)
 	case words[0] == "requests":
-		_, err = fmt.Sscanf(words[1], "%d", &r.Requests)
+		r.Requests, err = parseCount(words, MaxRequests)
 	case words[0] == "without":
 		r.Without = append(r.Without, words[1])
 	default:
 		return fmt.Errorf("%q: want scenario, seed, exhaustive, peers, requests, without, op, fault or order", words[0])
 	}
 	return err
+}
+
+// parseCount reads a line of a word and a number from 1 to most.
+func parseCount(words []string, most int) (int, error) {
+	n, err := strconv.Atoi(words[1])
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("%q: want %s 1 to %d", strings.Join(words, " "), words[0], most)
+	}
+	return n, nil
 }
 
 // Replay makes the run again.

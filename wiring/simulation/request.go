@@ -115,7 +115,6 @@ func (w *World) submit(o Op) {
 	h, err := from.agent.Submit(q)
 	w.refusal = err
 	if err != nil {
-		w.tally.refused++
 		w.oracle.refused(from, err)
 		r.srcPool.giveBack(r.srcPages, w)
 		r.giveBackTarget()

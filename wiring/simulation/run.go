@@ -3,6 +3,7 @@ package simulation
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"hash"
 	"runtime"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ type Result struct {
 	States     int         `json:"states,omitempty"`     // different moments at which something could be chosen
 	Complete   *bool       `json:"complete,omitempty"`   // whether none is left
 	Record     *Record     `json:"-"`                    // of the first run that broke a rule
+	digests    hash.Hash   // of a sum
 }
 
 // Requests counts requests. succeeded + failed + cancelled = submitted; a request whose process died counts as failed.
@@ -99,7 +101,7 @@ func (w *World) result(took time.Duration) *Result {
 	r := &Result{Seed: w.setup.seed, Scenario: w.setup.scenario.Name, Steps: w.steps, Events: w.events, VirtualUS: int64(w.at) / 1000,
 		WallMS: float64(took.Microseconds()) / 1000, Violations: []Violation{}, Digest: w.digestHex()}
 	r.Coverage = w.coverage()
-	r.Requests = Requests{Submitted: t.submitted, Succeeded: t.succeeded, Failed: t.failed, Cancelled: t.cancelled, Quiesced: t.quiesced, InDoubt: t.inDoubt}
+	r.Requests, r.Ownership = t.Requests, t.Ownership
 	late := []int{int(sim.TransferFailsMovesLate), int(sim.TransferFailsMovesPart), int(sim.TransferFailsSucceeds), int(sim.TransferHangsMovesLate), int(sim.TransferPostFailsMovesLate)}
 	failed := append([]int{int(sim.TransferNothingPosted), int(sim.TransferEndsPartly), int(sim.TransferFails), int(sim.TransferHangs)}, late...)
 	r.Faults = Faults{
@@ -109,7 +111,6 @@ func (w *World) result(took time.Duration) *Result {
 		LateWrites: c.count(sim.PostOne, late...), BadWrites: c.count(sim.PostOne, failed...),
 		BadCopies: c.count(sim.LaunchOne, 1, 2, 3, 4, 5, 6), Crashes: t.crashes,
 	}
-	r.Ownership = Ownership{Windows: t.windows, Deregisters: t.leaves, Fences: t.fences, LateFrames: int(t.lateFrames), FailStops: t.failStops, Sessions: t.sessions, Released: t.released, Retained: t.retained, Rerouted: t.rerouted, Regained: t.regained}
 	if v := w.oracle.violation; v != nil {
 		r.Violations = append(r.Violations, *v)
 		r.Record = newRecord(w)
@@ -121,45 +122,60 @@ func (w *World) result(took time.Duration) *Result {
 // RunMany makes the runs of seeds first to last, as many at once as there are processors, and sums them up in the order of seeds. done, unless nil, is called after each,
 // by one goroutine at a time.
 func RunMany(s *Scenario, first, last uint64, o Options, done func()) *Result {
-	n := int(last - first + 1)
-	results := make([]*Result, n)
 	began := time.Now()
-	var mu sync.Mutex
-	next := 0
-	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), n) {
-		workers.Go(func() {
-			for {
-				mu.Lock()
-				i := next
-				next++
-				mu.Unlock()
-				if i >= n {
-					return
-				}
-				results[i] = Run(s, first+uint64(i), o)
-				if done != nil {
-					mu.Lock()
-					done()
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	workers.Wait()
-	sum := Result{Seed: first, Runs: n, Scenario: s.Name, Violations: []Violation{}}
-	digest := sha256.New()
+	results := make([]*Result, last-first+1)
+	done = oneAtATime(done)
+	inParallel(len(results), func(i int) {
+		results[i] = Run(s, first+uint64(i), o)
+		done()
+	})
+	sum := Result{Seed: first, Runs: len(results), Scenario: s.Name, Violations: []Violation{}}
 	for _, r := range results {
 		sum.add(r)
-		raw, _ := hex.DecodeString(r.Digest)
-		digest.Write(raw)
 	}
-	sum.Digest = hex.EncodeToString(digest.Sum(nil))
 	sum.WallMS = float64(time.Since(began).Microseconds()) / 1000
 	return &sum
 }
 
+// inParallel calls f with 0 to n-1, as many at once as there are processors, and returns when all have.
+func inParallel(n int, f func(i int)) {
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), n) {
+		workers.Go(func() {
+			for i := range next {
+				f(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+}
+
+// oneAtATime is f for several goroutines; where f is nil, a function that does nothing.
+func oneAtATime(f func()) func() {
+	if f == nil {
+		return func() {}
+	}
+	var mu sync.Mutex
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		f()
+	}
+}
+
+// add sums r up with what s has. The digest becomes SHA-256 over the digests of all, in the order of the calls.
 func (s *Result) add(r *Result) {
+	if s.digests == nil {
+		s.digests = sha256.New()
+	}
+	raw, _ := hex.DecodeString(r.Digest)
+	s.digests.Write(raw)
+	s.Digest = hex.EncodeToString(s.digests.Sum(nil))
 	s.Steps += r.Steps
 	s.Events += r.Events
 	s.VirtualUS += r.VirtualUS

@@ -174,11 +174,27 @@ func TestBadFilesAreRefused(t *testing.T) {
 		recordHeader + "\nop 1ms submit wings=2":    "no such key",
 		recordHeader + "\nfault frame eaten n=1":    "no fault",
 		recordHeader + "\nfault frame lost n=0":     "from 1",
+		recordHeader + "\nfault frame lost n=5x":    `line 2: "n=5x": want a number from 1`,
 		recordHeader + "\norder n=0 option=1":       "at least 1",
+		recordHeader + "\norder n=1 option=1x":      "line 2: want order n=N option=M",
+		recordHeader + "\norder n=1 option=1 n=2":   "line 2: want order n=N option=M",
 		recordHeader + "\nexhaustive 99":            "exhaustive 1 to",
+		recordHeader + "\nexhaustive 1x":            `line 2: "exhaustive 1x": want exhaustive 1 to`,
+		recordHeader + "\nscenario loss":            "no seed is given: want a line seed N",
+		recordHeader + "\nseed 5x":                  `line 2: "seed 5x": want seed 0 to 18446744073709551615`,
+		recordHeader + "\nseed -1":                  `line 2: "seed -1": want seed 0 to`,
+		recordHeader + "\n\npeers -4":               `line 3: "peers -4": want peers 1 to 100000`,
+		recordHeader + "\npeers 3x":                 `line 2: "peers 3x": want peers 1 to`,
+		recordHeader + "\npeers 100001":             `line 2: "peers 100001": want peers 1 to`,
+		recordHeader + "\nrequests 0":               `line 2: "requests 0": want requests 1 to 10000000`,
+		recordHeader + "\nrequests 2.5":             `line 2: "requests 2.5": want requests 1 to`,
 	} {
 		_, err := ParseRecord(text, Load)
 		require.ErrorContains(t, err, want, text)
+	}
+	for _, good := range []string{"scenario loss\nseed 0", "seed 18446744073709551615\nscenario loss\npeers 100000\nrequests 10000000", "exhaustive 1\norder n=1 option=2"} {
+		_, err := ParseRecord(recordHeader+"\n"+good, Load)
+		require.NoError(t, err, good)
 	}
 	_, err := Load("nothing")
 	require.ErrorContains(t, err, "baseline")

@@ -59,7 +59,6 @@ type Scenario struct {
 type faultSpan struct {
 	kind   sim.PointKind
 	option int
-	name   string
 	ppm    span
 	budget span
 }
@@ -156,10 +155,10 @@ func (s *Scenario) parseLine(fields map[string]*span, words []string) error {
 		}
 		name := words[1] + " " + words[2]
 		known, ok := faultNames[name]
-		if !ok || known.option == 0 {
+		if !ok {
 			return fmt.Errorf("there is no fault %q", name)
 		}
-		f := faultSpan{kind: known.kind, option: known.option, name: name}
+		f := faultSpan{kind: known.kind, option: known.option}
 		var err error
 		if f.ppm, err = parseSpan(words[3]); err != nil {
 			return err

@@ -68,7 +68,7 @@ func (l *life) session(number int) *engineRequest {
 		return nil
 	}
 	l.sessions = append(l.sessions, e)
-	l.node.w.tally.sessions++
+	l.node.w.tally.Sessions++
 	return e
 }
 
@@ -122,7 +122,7 @@ func (e *engineRequest) observe() {
 	switch verdict {
 	case session.Released:
 		e.over = true
-		w.tally.released++
+		w.tally.Released++
 		if len(e.sends) > 0 && len(e.windows) > 0 {
 			w.oracle.evidence["session: released, that sent and received"]++
 		}
@@ -171,73 +171,90 @@ func (e *engineRequest) since() (at ports.Instant, found bool) {
 	return at, found
 }
 
+// sessionDraw draws engine requests, one after the other.
+type sessionDraw struct {
+	u                       *setup
+	d                       draw
+	senders, receivers      []string
+	during                  time.Duration
+	abort                   int // percent of sessions
+	request, window, number int // the last so far, the last of a session
+}
+
 // drawSessions draws engine requests: each has a window that several others write in and sends to several others, and is aborted or runs to its end before it is retired. Some writers have a session of their own.
 func (u *setup) drawSessions(d draw, senders, receivers []string, during time.Duration) {
 	s := u.scenario
 	if s.sessions.high == 0 {
 		return
 	}
-	op := func(o Op) { u.ops = append(u.ops, o) }
-	var request, window, number int
+	x := sessionDraw{u: u, d: d, senders: senders, receivers: receivers, during: during, abort: s.abort.count(d)}
 	for _, o := range u.ops {
-		request, window = max(request, o.Request), max(window, o.Window)
+		x.request, x.window = max(x.request, o.Request), max(x.window, o.Window)
 	}
-	other := func(names []string, than string) string {
-		for range 8 {
-			if name := names[d.index(len(names))]; name != than {
-				return name
-			}
-		}
-		return ""
-	}
-	abort := s.abort.count(d)
 	for range s.sessions.count(d) {
-		owner := receivers[d.index(len(receivers))]
-		number++
-		own, at := number, ports.Instant(introduction).Add(time.Duration(d.below(uint64(during))))
-		end := at.Add(time.Duration(d.below(uint64(during))))
-		moment := func() ports.Instant { return at.Add(1 + time.Duration(d.below(uint64(end-at)+1)>>d.index(6))) }
-		retire := func(agent string, session int) {
-			if d.percent(abort) {
-				op(Op{Verb: OpAbort, At: moment(), Agent: agent, Session: session})
-				if d.percent(20) {
-					op(Op{Verb: OpAbort, At: end.Add(time.Duration(d.below(uint64(during)))), Agent: agent, Session: session})
-				}
+		x.next()
+	}
+}
+
+// next draws one engine request and the sessions of those that write in its window.
+func (x *sessionDraw) next() {
+	u, d, s := x.u, x.d, x.u.scenario
+	op := func(o Op) { u.ops = append(u.ops, o) }
+	owner := x.receivers[d.index(len(x.receivers))]
+	x.number++
+	own, at := x.number, ports.Instant(introduction).Add(time.Duration(d.below(uint64(x.during))))
+	end := at.Add(time.Duration(d.below(uint64(x.during))))
+	moment := func() ports.Instant { return at.Add(1 + time.Duration(d.below(uint64(end-at)+1)>>d.index(6))) }
+	retire := func(agent string, session int) {
+		if d.percent(x.abort) {
+			op(Op{Verb: OpAbort, At: moment(), Agent: agent, Session: session})
+			if d.percent(20) {
+				op(Op{Verb: OpAbort, At: end.Add(time.Duration(d.below(uint64(x.during)))), Agent: agent, Session: session})
 			}
-			op(Op{Verb: OpRetire, At: end, Agent: agent, Session: session})
 		}
-		window++
-		open := Op{Verb: OpOpen, At: at, Agent: owner, Window: window, Pages: s.windowPages.count(d), Layout: d.below(1 << 32), Session: own}
-		op(open)
-		u.windowPages, u.windowsStay = max(u.windowPages, open.Pages), u.windowsStay+open.Pages
-		for range s.windowRequests.count(d) {
-			from := other(senders, owner)
-			if from == "" {
+		op(Op{Verb: OpRetire, At: end, Agent: agent, Session: session})
+	}
+	x.window++
+	open := Op{Verb: OpOpen, At: at, Agent: owner, Window: x.window, Pages: s.windowPages.count(d), Layout: d.below(1 << 32), Session: own}
+	op(open)
+	u.windowPages, u.windowsStay = max(u.windowPages, open.Pages), u.windowsStay+open.Pages
+	for range s.windowRequests.count(d) {
+		from := d.other(x.senders, owner)
+		if from == "" {
+			continue
+		}
+		x.request++
+		write := Op{Verb: OpSubmit, At: moment(), Request: x.request, Agent: from, Peer: owner, Path: "window", Window: x.window, Pages: 1 + d.index((open.Pages+1)/2), Layout: d.below(1 << 32)}
+		if d.percent(30) {
+			x.number++
+			write.Session = x.number
+			retire(from, x.number)
+		}
+		op(write)
+	}
+	if d.percent(80) && slices.Contains(x.senders, owner) {
+		for range 1 + d.index(3) {
+			to := d.other(x.receivers, owner)
+			if to == "" {
 				continue
 			}
-			request++
-			write := Op{Verb: OpSubmit, At: moment(), Request: request, Agent: from, Peer: owner, Path: "window", Window: window, Pages: 1 + d.index((open.Pages+1)/2), Layout: d.below(1 << 32)}
-			if d.percent(30) {
-				number++
-				write.Session = number
-				retire(from, number)
+			x.request++
+			send := Op{Verb: OpSubmit, At: moment(), Request: x.request, Agent: owner, Peer: to, Path: "bounce", Pages: s.pages.count(d), Layout: d.below(1 << 32), Session: own}
+			if d.percent(s.direct.count(d)) {
+				send.Path = "direct"
 			}
-			op(write)
+			op(send)
 		}
-		if d.percent(80) && slices.Contains(senders, owner) {
-			for range 1 + d.index(3) {
-				to := other(receivers, owner)
-				if to == "" {
-					continue
-				}
-				request++
-				send := Op{Verb: OpSubmit, At: moment(), Request: request, Agent: owner, Peer: to, Path: "bounce", Pages: s.pages.count(d), Layout: d.below(1 << 32), Session: own}
-				if d.percent(s.direct.count(d)) {
-					send.Path = "direct"
-				}
-				op(send)
-			}
-		}
-		retire(owner, own)
 	}
+	retire(owner, own)
+}
+
+// other is one of the names that is not than; "" if some tries find none.
+func (d draw) other(names []string, than string) string {
+	for range 8 {
+		if name := names[d.index(len(names))]; name != than {
+			return name
+		}
+	}
+	return ""
 }

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -26,7 +27,6 @@ type setup struct {
 	windowsStay int            // of all windows that are never closed
 	agents      []agentSetup
 	faults      []sim.Fault
-	names       []string // of faults
 	ops         []Op
 	faultsEnd   ports.Instant // from here on nothing goes wrong any more
 	settle      time.Duration // SETTLE_DELAY of all agents; 0: nobody fences
@@ -52,9 +52,15 @@ type agentSetup struct {
 
 // Override changes a scenario from the command line.
 type Override struct {
-	Peers    int // senders; 0: as the scenario says
-	Requests int // 0: as the scenario says; they are submitted at the rate that it says
+	Peers    int // senders, at most MaxPeers; 0: as the scenario says
+	Requests int // at most MaxRequests; 0: as the scenario says; they are submitted at the rate that it says
 }
+
+// The most that an Override may ask for: a run keeps them all in memory.
+const (
+	MaxPeers    = 100_000
+	MaxRequests = 10_000_000
+)
 
 // newSetup draws a run.
 func newSetup(s *Scenario, seed uint64, o Override) *setup {
@@ -76,7 +82,6 @@ func newSetup(s *Scenario, seed uint64, o Override) *setup {
 	u.drawAgents(d, o)
 	for _, f := range s.faults {
 		u.faults = append(u.faults, sim.Fault{Kind: f.kind, Option: f.option, PPM: uint32(f.ppm.draw(d)), Budget: f.budget.count(d)})
-		u.names = append(u.names, f.name)
 	}
 	u.drawOps(d, o)
 	return u
@@ -127,7 +132,6 @@ func (u *setup) drawOps(d draw, o Override) {
 		}
 	}
 	during := s.during.duration(d)
-	moment := func() ports.Instant { return ports.Instant(d.below(uint64(during))) }
 	op := func(o Op) { u.ops = append(u.ops, o) }
 	for _, from := range senders {
 		for _, to := range slices.Concat(receivers, hostile) {
@@ -136,6 +140,30 @@ func (u *setup) drawOps(d draw, o Override) {
 			}
 		}
 	}
+	targets := receivers
+	if len(hostile) > 0 {
+		targets = slices.Concat(receivers, receivers, hostile)
+	}
+	during = u.drawRequests(d, o, senders, targets, during)
+	u.drawWindows(d, senders, receivers, during)
+	u.drawSessions(d, senders, receivers, during)
+	u.drawTrouble(d, honest, during)
+	for _, h := range hostile {
+		for range 20 + d.index(60) {
+			op(Op{Verb: OpHostile, At: ports.Instant(d.below(uint64(during))), Agent: h, Layout: d.below(1 << 32)})
+		}
+	}
+	slices.SortStableFunc(u.ops, func(a, b Op) int { return cmp.Compare(a.At, b.At) })
+	u.pages = poolPages(u.ops)
+	u.faultsEnd = ports.Instant(2 * during)
+	if n := len(u.ops); n > 0 {
+		u.faultsEnd = max(u.faultsEnd, u.ops[n-1].At)
+	}
+}
+
+// drawRequests draws requests and their cancels. It returns the time in which they are submitted: during, unless the command line says how many there are.
+func (u *setup) drawRequests(d draw, o Override, senders, targets []string, during time.Duration) time.Duration {
+	s := u.scenario
 	requests := s.requests.count(d)
 	if o.Peers > 0 {
 		requests = requestsEach * o.Peers
@@ -145,10 +173,6 @@ func (u *setup) drawOps(d draw, o Override) {
 		during = during * time.Duration(o.Requests) / time.Duration(max(requests, 1))
 		requests = o.Requests
 	}
-	targets := receivers
-	if len(hostile) > 0 {
-		targets = slices.Concat(receivers, receivers, hostile)
-	}
 	direct, read, auto, big := s.direct.count(d), s.read.count(d), s.auto.count(d), s.big.count(d)
 	overlap := 0
 	if s.overlap.high > 0 { // scenarios without draw what they drew before there was any
@@ -156,7 +180,7 @@ func (u *setup) drawOps(d draw, o Override) {
 	}
 	cancel, ready, notify := s.cancel.count(d), s.ready.count(d), s.notify.count(d)
 	for n := range requests {
-		r := Op{Verb: OpSubmit, At: moment().Add(introduction), Request: n + 1, Layout: d.below(1 << 32), Path: "bounce"}
+		r := Op{Verb: OpSubmit, At: ports.Instant(introduction).Add(time.Duration(d.below(uint64(during)))), Request: n + 1, Layout: d.below(1 << 32), Path: "bounce"}
 		r.Agent = senders[d.index(len(senders))]
 		if o.Peers > 0 {
 			r.Agent = senders[n%len(senders)]
@@ -182,33 +206,12 @@ func (u *setup) drawOps(d draw, o Override) {
 			r.Delay = time.Duration(d.below(uint64(soon)))
 		}
 		r.Notify = d.percent(notify)
-		op(r)
+		u.ops = append(u.ops, r)
 		if d.percent(cancel) {
-			op(Op{Verb: OpCancel, At: r.At.Add(time.Duration(d.below(uint64(soon)) >> d.index(12))), Request: r.Request})
+			u.ops = append(u.ops, Op{Verb: OpCancel, At: r.At.Add(time.Duration(d.below(uint64(soon)) >> d.index(12))), Request: r.Request})
 		}
 	}
-	u.drawWindows(d, senders, receivers, during)
-	u.drawSessions(d, senders, receivers, during)
-	u.drawTrouble(d, honest, during)
-	for _, h := range hostile {
-		for range 20 + d.index(60) {
-			op(Op{Verb: OpHostile, At: moment(), Agent: h, Layout: d.below(1 << 32)})
-		}
-	}
-	slices.SortStableFunc(u.ops, func(a, b Op) int {
-		switch {
-		case a.At < b.At:
-			return -1
-		case a.At > b.At:
-			return 1
-		}
-		return 0
-	})
-	u.pages = poolPages(u.ops)
-	u.faultsEnd = ports.Instant(2 * during)
-	if n := len(u.ops); n > 0 {
-		u.faultsEnd = max(u.faultsEnd, u.ops[n-1].At)
-	}
+	return during
 }
 
 const (

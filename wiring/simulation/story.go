@@ -48,7 +48,6 @@ type story struct {
 	sent    map[string]int
 	courier *sim.Control
 	session int // of what is submitted or opened
-	line    int
 }
 
 // storyFault is a fault that waits for its frame, transfer or copy.
@@ -71,18 +70,17 @@ type heldFrame struct {
 func PlayStory(text string, o Options) (err error) {
 	s := &story{sent: map[string]int{}}
 	for n, line := range strings.Split(text, "\n") {
-		s.line = n + 1
 		line, _, _ = strings.Cut(line, "#")
 		words := strings.Fields(line)
 		if len(words) == 0 {
 			continue
 		}
 		if err := s.do(words, o); err != nil {
-			return fmt.Errorf("line %d: %s: %w", s.line, strings.Join(words, " "), err)
+			return fmt.Errorf("line %d: %s: %w", n+1, strings.Join(words, " "), err)
 		}
 		if s.w != nil && s.w.oracle.broken() {
 			v := s.w.oracle.violation
-			return fmt.Errorf("line %d: %s: broke %s: %s", s.line, strings.Join(words, " "), v.Rule, v.Text)
+			return fmt.Errorf("line %d: %s: broke %s: %s", n+1, strings.Join(words, " "), v.Rule, v.Text)
 		}
 	}
 	return nil

@@ -25,11 +25,11 @@ func (s *story) expect(args []string) error {
 		}
 		return nil
 	case len(args) == 3 && args[0] == "blocks":
-		n := s.w.byName[args[1]]
-		if n == nil || n.now == nil {
-			return fmt.Errorf("%s is not alive", args[1])
+		l, err := s.alive(args[1])
+		if err != nil {
+			return err
 		}
-		if held := fmt.Sprint(n.now.agent.Stats().BlocksHeld); held != args[2] {
+		if held := fmt.Sprint(l.agent.Stats().BlocksHeld); held != args[2] {
 			return fmt.Errorf("it holds %s", held)
 		}
 		return nil
@@ -50,7 +50,7 @@ func (s *story) expect(args []string) error {
 	case len(args) == 4 && args[0] == "unproved":
 		return s.expectUnproved(args[1], args[2], args[3])
 	case len(args) == 2 && args[0] == "fail-stops":
-		if n := fmt.Sprint(s.w.tally.failStops); n != args[1] {
+		if n := fmt.Sprint(s.w.tally.FailStops); n != args[1] {
 			return fmt.Errorf("there were %s", n)
 		}
 		return nil
@@ -115,13 +115,22 @@ func (s *story) refused(number int, peer string) error {
 	return nil
 }
 
-func (s *story) expectSession(agent, number, word string) error {
+// alive is the present life of an agent.
+func (s *story) alive(agent string) (*life, error) {
 	n := s.w.byName[agent]
 	if n == nil || n.now == nil {
-		return fmt.Errorf("%s is not alive", agent)
+		return nil, fmt.Errorf("%s is not alive", agent)
+	}
+	return n.now, nil
+}
+
+func (s *story) expectSession(agent, number, word string) error {
+	l, err := s.alive(agent)
+	if err != nil {
+		return err
 	}
 	k, _ := strconv.Atoi(number)
-	for _, e := range n.now.sessions {
+	for _, e := range l.sessions {
 		if e.number == k {
 			if is := map[bool]string{true: "released", false: "pending"}[e.over]; is != word {
 				return fmt.Errorf("it is %s", is)
@@ -134,23 +143,23 @@ func (s *story) expectSession(agent, number, word string) error {
 
 // expectLeft wants a pool of memory to be deregistered.
 func (s *story) expectLeft(agent, pool string) error {
-	n := s.w.byName[agent]
-	if n == nil || n.now == nil {
-		return fmt.Errorf("%s is not alive", agent)
+	l, err := s.alive(agent)
+	if err != nil {
+		return err
 	}
-	if p := n.now.poolOf(pool); p == nil || !p.gone {
+	if p := l.poolOf(pool); p == nil || !p.gone {
 		return fmt.Errorf("it is not deregistered")
 	}
 	return nil
 }
 
 func (s *story) expectUnproved(agent, peer, bytes string) error {
-	n := s.w.byName[agent]
-	if n == nil || n.now == nil {
-		return fmt.Errorf("%s is not alive", agent)
+	l, err := s.alive(agent)
+	if err != nil {
+		return err
 	}
 	kept := "0"
-	for _, u := range n.now.agent.Stats().Unproved {
+	for _, u := range l.agent.Stats().Unproved {
 		if u.Peer.Name() == peer {
 			kept = fmt.Sprint(u.Bytes)
 		}

@@ -44,7 +44,7 @@ func (w *World) openWindow(l *life, o Op) {
 	}
 	w.windows[o.Window] = x
 	l.windows = append(l.windows, x)
-	w.tally.windows++
+	w.tally.Windows++
 	l.join(o.Session, nil, x)
 }
 

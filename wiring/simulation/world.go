@@ -42,13 +42,9 @@ type World struct {
 
 // tally counts what happened to requests and agents.
 type tally struct {
-	submitted, succeeded, failed, cancelled, quiesced, inDoubt int
-	refused                                                    int // Submit returned an error
-	crashes                                                    int
-	fences, windows, leaves, failStops                         int
-	sessions, released                                         int    // engine requests, and those whose memory was given back whole
-	retained, rerouted, regained                               int    // requests that were refused because of what is retained, went directly, and bounced after all
-	lateFrames                                                 uint64 // of fenced incarnations
+	Requests
+	Ownership
+	crashes int
 }
 
 // newWorld makes the world of a setup, without agents.
@@ -156,24 +152,24 @@ func (w *World) count() {
 	t := &w.tally
 	for _, l := range w.byID {
 		if l.agent != nil {
-			t.lateFrames += l.agent.Counter(transport.FramesOfFenced)
+			t.LateFrames += int(l.agent.Counter(transport.FramesOfFenced))
 		}
 	}
 	for _, r := range w.requests {
-		t.submitted++
+		t.Submitted++
 		switch {
 		case r.h.Status() == transport.Succeeded:
-			t.succeeded++
+			t.Succeeded++
 		case r.cancelled && isCancelled(r.h.Err()):
-			t.cancelled++
+			t.Cancelled++
 		default:
-			t.failed++ // those whose process died before they ended are among them
+			t.Failed++ // those whose process died before they ended are among them
 		}
 		switch {
 		case r.h.IsQuiesced():
-			t.quiesced++
+			t.Quiesced++
 		default:
-			t.inDoubt++
+			t.InDoubt++
 		}
 	}
 }
