@@ -38,13 +38,11 @@ type Arena struct {
 	Place Place
 }
 
-// GpuCompute owns an arena and gathers and scatters between it and the application's memory.
+// GpuCompute owns an arena and gathers and scatters between it and the application's memory, which is in the same place.
 //
 // AllocArena, FreeArena and Close may be called from any goroutine and may block. Gather and Scatter are the reactor's and never block. The order of two copies is not
 // promised, nor is it between a copy and the caller's own work on the device: whoever needs an order waits for an event first.
 type GpuCompute interface {
-	// Place is where the arena and the memory it is copied from and to live.
-	Place() Place
 	// Contexts is how many copies can be under way at once, at least 1.
 	Contexts() int
 

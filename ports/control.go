@@ -3,6 +3,11 @@ package ports
 // FrameMagic begins every kvbounce frame ("KVBE"). It tells our frames from other messages on a shared channel.
 const FrameMagic = "KVBE"
 
+// IsFrame reports whether b begins as a frame does.
+func IsFrame(b []byte) bool {
+	return len(b) >= len(FrameMagic) && string(b[:len(FrameMagic)]) == FrameMagic
+}
+
 // MaxEndpointBytes is the longest endpoint that a frame can carry.
 const MaxEndpointBytes = 65536
 

@@ -66,11 +66,8 @@ type Transfer interface {
 	Release()
 }
 
-// Registration is memory that an engine was told of. Its methods are the engine's.
-type Registration interface {
-	// Ranges are the registered ranges, as they were given. The caller must not change the slice.
-	Ranges() []Descriptor
-}
+// Registration is an engine's handle on memory that it was told of. Only that engine looks inside.
+type Registration any
 
 // EngineInfo says which engine this is.
 type EngineInfo struct {

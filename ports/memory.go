@@ -1,6 +1,9 @@
 package ports
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // MemoryKind says what sort of memory an address belongs to.
 type MemoryKind uint8
@@ -34,6 +37,11 @@ func (p Place) String() string {
 		return p.Kind.String()
 	}
 	return fmt.Sprintf("%s:%d", p.Kind, p.Device)
+}
+
+// Compare orders places by kind and device.
+func (p Place) Compare(q Place) int {
+	return cmp.Or(cmp.Compare(p.Kind, q.Kind), cmp.Compare(p.Device, q.Device))
 }
 
 // Descriptor is one contiguous piece of memory. A descriptor of 0 bytes is legal and is skipped.

@@ -41,6 +41,7 @@ func TestDebugEndpointNamesWhomToFence(t *testing.T) {
 	require.Empty(t, s.Unproved)
 	require.Equal(t, debug.Arena{Free: 2 * partyBytes}, s.Arena)
 	require.EqualValues(t, 1, s.Counters["flows_finished"])
+	require.Positive(t, s.Channel["received"])
 	require.Len(t, s.Peers, 1)
 	require.Equal(t, debug.Peer{
 		Peer: string(sender.identity), Name: "sender", Incarnation: strings.TrimPrefix(string(sender.identity), "sender#"), State: "added", SilentSince: s.Peers[0].SilentSince,

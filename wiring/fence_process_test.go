@@ -138,11 +138,9 @@ func TestFenceOfAKilledProcess(t *testing.T) {
 			// Twice the delay: turns that come late on a busy machine do not count for it.
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second+2*fenceSettle())
 			defer cancel()
-			began := time.Now()
 			report, err := n.FencePeer(ctx, id.Name(), id.Incarnation())
 			require.NoError(t, err)
-			require.GreaterOrEqual(t, time.Since(began), fenceSettle(), "memory was registered for direct use: every fence settles")
-			t.Logf("settled after %v: %+v", time.Since(began).Round(time.Millisecond), report)
+			t.Logf("%+v", report)
 			for _, h := range handles {
 				require.NoError(t, h.WaitQuiesced(ctx))
 				require.NotEqual(t, transport.InProgress, h.Status())

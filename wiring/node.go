@@ -77,12 +77,13 @@ func New(p Params) (*Node, error) {
 
 // assembly is an agent whose reactor has not started.
 type assembly struct {
-	agent *agent.Agent
-	clock ports.Clock
-	waker *waker
-	cfg   config.Config
-	log   *slog.Logger
-	spin  int // see runner
+	agent   *agent.Agent
+	control ports.ControlChannel // the agent's, nil without bounce
+	clock   ports.Clock
+	waker   *waker
+	cfg     config.Config
+	log     *slog.Logger
+	spin    int // see runner
 }
 
 // start starts the reactor, and the debug endpoint if there is to be one. One that can't start costs the sight of the agent, not the agent.
@@ -92,10 +93,24 @@ func (a *assembly) start() *Node {
 		return n
 	}
 	var err error
-	if n.debug, err = debug.Serve(a.cfg.DebugListen, a.agent, a.clock, a.log); err != nil {
+	if n.debug, err = debug.Serve(a.cfg.DebugListen, watched{a.agent, a.control}, a.clock, a.log); err != nil {
 		a.log.Warn("the debug endpoint can't start", "err", err)
 	}
 	return n
+}
+
+// watched is an agent as the debug endpoint sees it.
+type watched struct {
+	*agent.Agent
+	control ports.ControlChannel
+}
+
+// ChannelCounters implements debug.Source. A World's channel counts nothing.
+func (w watched) ChannelCounters() map[string]uint64 {
+	if c, ok := w.control.(interface{ Counters() map[string]uint64 }); ok {
+		return c.Counters()
+	}
+	return map[string]uint64{}
 }
 
 func build(p Params) (*assembly, error) {
@@ -155,7 +170,7 @@ func build(p Params) (*assembly, error) {
 	if p.Place.Kind == ports.Device {
 		spin = deviceSpinTurns
 	}
-	return &assembly{agent: a, clock: clock, waker: w, cfg: p.Config, log: o.Log, spin: spin}, nil
+	return &assembly{agent: a, control: o.Control, clock: clock, waker: w, cfg: p.Config, log: o.Log, spin: spin}, nil
 }
 
 // open makes the ports that the settings ask for. On an error none stays open.

@@ -214,7 +214,7 @@ func (p *party) start(params Params) error {
 			return err
 		}
 	}
-	p.node = (&assembly{agent: a, clock: clock, waker: w, cfg: params.Config, log: o.Log, spin: spinTurns}).start()
+	p.node = (&assembly{agent: a, control: o.Control, clock: clock, waker: w, cfg: params.Config, log: o.Log, spin: spinTurns}).start()
 	return nil
 }
 

@@ -116,9 +116,6 @@ func (c *Compute) open(cfg Config) (err error) {
 	return nil
 }
 
-// Place is the GPU's memory.
-func (c *Compute) Place() ports.Place { return c.device.Place() }
-
 // Contexts is Config.Contexts.
 func (c *Compute) Contexts() int { return len(c.copiers) }
 
@@ -134,7 +131,7 @@ func (c *Compute) AllocArena(bytes uint64) (ports.Arena, error) {
 		return ports.Arena{}, fmt.Errorf("cuda arena: %w", err)
 	}
 	c.arenas[m.base] = m
-	return ports.Arena{Base: m.base, Bytes: m.bytes, Place: c.Place()}, nil
+	return ports.Arena{Base: m.base, Bytes: m.bytes, Place: c.device.Place()}, nil
 }
 
 func (c *Compute) allocate(bytes uint64) (*Memory, error) {

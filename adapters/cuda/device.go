@@ -81,7 +81,7 @@ func (d *Device) Do(f func() error) (err error) {
 // arenaAlignment is what ports.Arena asks for. CUDA promises 256 bytes, and for large allocations gives 2 MiB.
 const arenaAlignment = 4096
 
-// Memory is device memory as transfers want it: plain (cuMemAlloc), or fabric memory (fabric.go). Write, Read and Fill return when it is done. Any goroutine.
+// Memory is device memory as transfers want it: plain (cuMemAlloc), or fabric memory (fabric.go). Write and Read return when it is done. Any goroutine.
 type Memory struct {
 	device     *Device
 	allocation cu.DevicePtr
@@ -135,16 +135,6 @@ func (m *Memory) Write(offset uint64, from []byte) error { return m.device.Write
 // Read copies bytes at an offset to the host.
 func (m *Memory) Read(offset uint64, to []byte) error { return m.device.Read(m.base+offset, to) }
 
-// Fill sets every byte.
-func (m *Memory) Fill(b byte) error {
-	return m.device.Do(func() error {
-		if err := cu.MemsetD8(cu.DevicePtr(m.base), b, int64(m.bytes)); err != nil {
-			return named("cuMemsetD8", err)
-		}
-		return settle()
-	})
-}
-
 // Write copies bytes of the host to an address on the device.
 func (d *Device) Write(addr uint64, from []byte) error {
 	if len(from) == 0 {
@@ -168,6 +158,6 @@ func (d *Device) Read(addr uint64, to []byte) error {
 	})
 }
 
-// settle waits for what was queued on the default stream: a copy of pageable memory and a memset may return earlier than they end (CUDA Driver API, "API synchronization behavior"), and
+// settle waits for what was queued on the default stream: a copy of pageable memory may return earlier than it ends (CUDA Driver API, "API synchronization behavior"), and
 // the streams of a Compute do not wait for that stream.
 func settle() error { return named("cuStreamSynchronize", cu.NoStream.Synchronize()) }

@@ -10,8 +10,9 @@
 //
 // # A launch
 //
-// A launch writes the runs into the kernel's parameters, or if there are more than 80 into a pinned buffer that is copied ahead of the kernel; queues the kernel and an event on one of
-// Config.Contexts streams; and returns. Nothing in it waits for the device, and nothing is allocated unless a plan is larger than all before it. The end is seen by polling the event.
+// A launch writes the runs and the index table into the kernel's parameters as far as they fit, which about 92 runs without a table do, and the rest into a pinned buffer, where the kernel
+// reads it; only if there are more than 1012 runs is the buffer copied to the device ahead of the kernel. It queues the kernel and an event on one of Config.Contexts streams,
+// and returns. Nothing in it waits for the device, and nothing is allocated unless a plan is larger than all before it. The end is seen by polling the event.
 //
 // # Visibility
 //

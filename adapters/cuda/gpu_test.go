@@ -73,6 +73,7 @@ func TestContract(t *testing.T) {
 				require.NoError(t, err)
 				return porttest.ComputeFixture{
 					Compute:  c,
+					Place:    d.Place(),
 					Allocate: func(bytes uint64) uint64 { return allocate(t, d, bytes).base },
 					Write:    func(addr uint64, from []byte) { require.NoError(t, d.Write(addr, from)) },
 					Read:     func(addr uint64, to []byte) { require.NoError(t, d.Read(addr, to)) },
@@ -288,7 +289,7 @@ func (r *reference) pattern(addr, bytes, salt uint64) {
 // differences counts the bytes that are not the pattern's.
 func (r *reference) differences(addr, bytes, salt uint64) uint64 {
 	count := allocate(r.t, r.device, 8)
-	require.NoError(r.t, count.Fill(0))
+	fillBytes(r.t, count, 0)
 	r.launch("differences", 2048, 256, addr, bytes, salt, count.base)
 	r.wait()
 	var b [8]byte
@@ -313,7 +314,7 @@ func TestCopiesAbove2GiB(t *testing.T) {
 	} {
 		length := uint64(run.Piece) * uint64(run.Pieces)
 		reference.pattern(run.Addr, length, 7)
-		require.NoError(t, back.Fill(0))
+		fillBytes(t, back, 0)
 		event, err := c.Gather(ports.Runs{Runs: []ports.Run{run}}, arena.Base)
 		require.NoError(t, err)
 		require.Equal(t, ports.CopyDone, wait(event), name)

@@ -39,10 +39,20 @@ type measurement struct {
 	delay uint64
 }
 
+// fillBytes sets every byte of m.
+func fillBytes(t testing.TB, m *Memory, b byte) {
+	require.NoError(t, m.device.Do(func() error {
+		if err := cu.MemsetD8(cu.DevicePtr(m.base), b, int64(m.bytes)); err != nil {
+			return err
+		}
+		return settle()
+	}))
+}
+
 func newMeasurement(b *testing.B, cfg Config) *measurement {
 	d := openDevice(b)
 	m := &measurement{b: b, device: d, pool: allocate(b, d, poolBytes), delay: 60_000}
-	require.NoError(b, m.pool.Fill(1))
+	fillBytes(b, m.pool, 1)
 	cfg.Contexts = 1
 	m.compute = newCompute(b, cfg)
 	m.arena = newArena(b, m.compute, measuredSets*measuredBytes)

@@ -59,9 +59,6 @@ func New(cfg Config) (*Compute, error) {
 	return c, nil
 }
 
-// Place is host memory.
-func (c *Compute) Place() ports.Place { return ports.Place{Kind: ports.Host} }
-
 // Contexts is Config.Contexts.
 func (c *Compute) Contexts() int { return c.contexts }
 
@@ -77,7 +74,7 @@ func (c *Compute) AllocArena(bytes uint64) (ports.Arena, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.arenas[m.base()] = m
-	return ports.Arena{Base: m.base(), Bytes: m.bytes, Place: c.Place()}, nil
+	return ports.Arena{Base: m.base(), Bytes: m.bytes}, nil
 }
 
 // FreeArena unmaps an arena of this Compute, after Close too.

@@ -55,7 +55,7 @@ func (a *agent) close() error {
 	return err
 }
 
-// cRanges is the slice as C reads it: kvn_range and ports.Descriptor have the same layout, which capi.c and layout_test.go check.
+// cRanges is the slice as C reads it: kvn_range and ports.Descriptor have the same layout, which capi.c and transfer_test.go check.
 func cRanges(ranges []ports.Descriptor) *C.kvn_range {
 	return (*C.kvn_range)(unsafe.Pointer(unsafe.SliceData(ranges)))
 }

@@ -85,7 +85,7 @@ static char *text(const char *format, const char *what)
 	return out;
 }
 
-char *kvn_load(const char *path, int *features)
+char *kvn_load(const char *path, int *since_1_5)
 {
 	// RTLD_LOCAL: NIXL and UCX bring their own copies of common libraries, which must not serve the rest of the process.
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -99,8 +99,8 @@ char *kvn_load(const char *path, int *features)
 	}
 	FUNCTIONS(RESOLVE)
 
-	*features = (dlsym(library, "nixl_capi_prep_mem_view_local") != NULL ? KVN_AFTER_1_4 : 0) |
-		(dlsym(library, "nixl_capi_opt_args_set_custom_param") != NULL ? KVN_SINCE_1_5 : 0);
+	// There is no version call (nixl.md, 8): a function that 1.5 added tells.
+	*since_1_5 = dlsym(library, "nixl_capi_opt_args_set_custom_param") != NULL;
 	// The library stays loaded: its threads and handlers outlive every agent.
 	return NULL;
 }

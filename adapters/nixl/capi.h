@@ -23,12 +23,6 @@ enum {
 
 enum { KVN_READ = 0, KVN_WRITE = 1 };
 
-// What a library has beyond the common part, told by its symbols, since there is no version call (nixl.md, 8).
-enum {
-	KVN_AFTER_1_4 = 1, // nixl_capi_prep_mem_view_local: newer than 1.4.0, code -6 exists
-	KVN_SINCE_1_5 = 2, // nixl_capi_opt_args_set_custom_param: 1.5
-};
-
 // kvn_range has the layout of ports.Descriptor, so that Go's slices are read in place.
 typedef struct {
 	uint64_t addr;
@@ -40,8 +34,8 @@ typedef struct {
 typedef struct kvn_agent kvn_agent;
 typedef struct nixl_capi_xfer_req_s kvn_request;
 
-// kvn_load opens the library and fills the table. On failure it answers a text to be freed with free(), else NULL. features gets the KVN_ bits.
-char *kvn_load(const char *path, int *features);
+// kvn_load opens the library and fills the table. On failure it answers a text to be freed with free(), else NULL, and sets since_1_5 to whether the library is of NIXL 1.5 or newer.
+char *kvn_load(const char *path, int *since_1_5);
 
 // kvn_open makes an agent with a UCX backend. On failure *step names the call that failed (a constant string) and nothing is left behind.
 int kvn_open(const char *name, kvn_agent **agent, const char **step);

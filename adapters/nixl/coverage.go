@@ -21,7 +21,7 @@ type coverage struct {
 // newCoverage takes the ranges over and may reorder them.
 func newCoverage(ranges []ports.Descriptor) *coverage {
 	slices.SortFunc(ranges, func(a, b ports.Descriptor) int {
-		return cmp.Or(comparePlaces(a.Place, b.Place), cmp.Compare(a.Addr, b.Addr))
+		return cmp.Or(a.Place.Compare(b.Place), cmp.Compare(a.Addr, b.Addr))
 	})
 	c := &coverage{ranges: ranges, furthest: make([]uint64, len(ranges))}
 	for i, r := range ranges {
@@ -32,10 +32,6 @@ func newCoverage(ranges []ports.Descriptor) *coverage {
 		c.furthest[i] = end
 	}
 	return c
-}
-
-func comparePlaces(a, b ports.Place) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Device, b.Device))
 }
 
 // covers reports whether one range contains d. at is the range that contained the last descriptor asked for, a guess that is usually right.
@@ -50,7 +46,7 @@ func (c *coverage) covers(d ports.Descriptor, at *int) bool {
 		}
 	}
 	after, _ := slices.BinarySearchFunc(c.ranges, d, func(r, d ports.Descriptor) int {
-		if order := cmp.Or(comparePlaces(r.Place, d.Place), cmp.Compare(r.Addr, d.Addr)); order != 0 {
+		if order := cmp.Or(r.Place.Compare(d.Place), cmp.Compare(r.Addr, d.Addr)); order != 0 {
 			return order
 		}
 		return -1 // an equal address is at or before d: look further right

@@ -20,20 +20,11 @@ type Config struct {
 	// Memory is the kind of memory that is mostly moved. Host: one thread makes all calls of NIXL. Device: the reactor's thread does. Both kinds can be registered in
 	// either mode; only how long a post blocks the reactor differs.
 	Memory ports.MemoryKind
-	// Library is the path of libnixl_capi.so or of a folder that holds it; empty: see Find.
-	Library string
 	// Wake is called, on a thread of the adapter's, when a transfer became final, a message arrived or a peer was loaded. It must not block nor call the engine. May be nil. In
 	// device mode nothing is noticed between two calls of Progress, so that it is called for loaded peers only.
 	Wake func()
 	// Logger takes what cannot be returned as an error. nil: nothing is logged.
 	Logger *slog.Logger
-	// SharedMemoryControl puts NIXL's control messages and notifications between processes of one machine on shared memory instead of TCP's loopback, which makes a notification about 8 µs
-	// faster. It has a price: UCX 1.23 crashes the process that receives a peer's first message after that peer has ended, since it then cannot open the peer's memory; and it does
-	// not work between different users. It must be equal for all engines of a process. What the user's environment says of UCX_POSIX_ERROR_HANDLING or UCX_MM_ERROR_HANDLING
-	// comes first.
-	SharedMemoryControl bool
-	// Env is set in the environment of NIXL and UCX when the library is loaded, over everything else.
-	Env map[string]string
 }
 
 // Pieces of transfers. Over host memory a post copies the bytes while nothing else can happen: 1 MiB, or 64 descriptors of 4 KiB, takes 50 to 200 µs. For device memory a descriptor
@@ -104,13 +95,13 @@ var (
 	_ ports.Rester         = (*Engine)(nil)
 )
 
-// New loads the library if that was not done before, and makes an agent. The first call of a process takes about 0.1 s, and sets environment variables (see Config), so
+// New loads the library if that was not done before, and makes an agent. The first call of a process takes about 0.1 s, and changes environment variables (see environment.go), so
 // it should come before other threads read them.
 func New(cfg Config) (*Engine, error) {
 	if _, err := ports.ParseIdentity(string(cfg.Identity)); err != nil {
 		return nil, fmt.Errorf("nixl: %w", err)
 	}
-	lib, err := load(cfg)
+	lib, err := load()
 	if err != nil {
 		return nil, err
 	}
@@ -159,9 +150,6 @@ func (e *Engine) Info() ports.EngineInfo {
 	return ports.EngineInfo{Name: "nixl", Version: e.library.info.Version, Real: true}
 }
 
-// Library says which NIXL the engine uses.
-func (e *Engine) Library() Info { return e.library.info }
-
 // Connect implements ports.TransferEngine. A copy that is not newer than the one that is loaded changes nothing.
 func (e *Engine) Connect(id ports.Identity, metadata []byte) error {
 	o, err := unmarshal(metadata)
@@ -193,8 +181,8 @@ func (e *Engine) differentUser(o *offer) (note string) {
 	if !sharedControl || o.machine != e.machine || o.machine == 0 || o.uid == e.uid {
 		return ""
 	}
-	e.logger.Warn("a peer on this machine runs as another user: if transfers to it fail, switch SharedMemoryControl off on both sides", "peer", o.identity, "uid", e.uid, "peer_uid", o.uid)
-	return fmt.Sprintf(", which runs as user %d and this process as user %d: control messages over shared memory do not work between users (SharedMemoryControl)", o.uid, e.uid)
+	e.logger.Warn("a peer on this machine runs as another user: if transfers to it fail, take UCX_POSIX_ERROR_HANDLING and UCX_MM_ERROR_HANDLING out of both sides' environment", "peer", o.identity, "uid", e.uid, "peer_uid", o.uid)
+	return fmt.Sprintf(", which runs as user %d and this process as user %d: control messages over shared memory (UCX_POSIX_ERROR_HANDLING, UCX_MM_ERROR_HANDLING) do not work between users", o.uid, e.uid)
 }
 
 // Disconnect implements ports.TransferEngine. NIXL itself forgets the peer when nothing that was posted to it is running any more.

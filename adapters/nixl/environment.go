@@ -16,16 +16,10 @@ import (
 // NIXL and UCX read their settings from the process's C environment when they are loaded. What the user set there is respected, but for the
 // variables in forbidden.
 
-// A default is set unless the user set it or one of the others.
-type envDefault struct {
-	name, value string
-	unless      []string
-}
-
-// defaults are set before the library is opened (nixl.md, 7 and rule 9).
-var defaults = []envDefault{
+// defaults are set before the library is opened (nixl.md, 7 and rule 9), each unless the user set it or the variable in unless.
+var defaults = []struct{ name, value, unless string }{
 	// UCX would patch eight functions of libc, which takes 0.4 s, for caches that NIXL does not use: it registers memory explicitly.
-	{name: "UCX_MEM_EVENTS", value: "n", unless: []string{"UCX_MEM_MMAP_HOOK_MODE"}},
+	{name: "UCX_MEM_EVENTS", value: "n", unless: "UCX_MEM_MMAP_HOOK_MODE"},
 	// UCX would install a handler for SIGHUP that runs on Go's small stacks.
 	{name: "UCX_DEBUG_SIGNO", value: "0"},
 	// UCX would log to standard output, which belongs to the program.
@@ -33,15 +27,9 @@ var defaults = []envDefault{
 	{name: "UCX_WARN_UNUSED_ENV_VARS", value: "n"},
 }
 
-// sharedMemoryControl puts control messages and notifications between processes of one machine on shared memory; see Config.SharedMemoryControl. Both sides must
-// have it (nixl.md, 10).
-var sharedMemoryControl = []envDefault{
-	{name: "UCX_POSIX_ERROR_HANDLING", value: "y", unless: []string{"UCX_MM_ERROR_HANDLING"}},
-	{name: "UCX_MM_ERROR_HANDLING", value: "y", unless: []string{"UCX_POSIX_ERROR_HANDLING"}},
-	{name: "UCX_KEEPALIVE_INTERVAL", value: "1s"},
-}
-
-// sharedMemoryControlIsOn reads what UCX will read.
+// sharedMemoryControlIsOn reads what UCX will read: whether the user put NIXL's control messages and notifications between processes of one machine on shared memory instead of TCP's loopback. The adapter
+// does not, though it makes a notification about 8 µs faster: both sides must have it, it does not work between users, and UCX 1.23 crashes the process that receives a peer's first message after that peer
+// has ended (nixl.md, 10).
 func sharedMemoryControlIsOn(value func(string) string) bool {
 	return slices.ContainsFunc([]string{"UCX_POSIX_ERROR_HANDLING", "UCX_MM_ERROR_HANDLING"}, func(name string) bool {
 		return slices.Contains([]string{"y", "yes", "on", "1"}, strings.ToLower(value(name)))
@@ -58,14 +46,10 @@ type environment struct {
 }
 
 // planEnvironment decides what to change, given what the user set. It changes nothing.
-func planEnvironment(lookup func(string) bool, sharedControl bool, overrides map[string]string) environment {
+func planEnvironment(lookup func(string) bool) environment {
 	env := environment{set: make(map[string]string)}
-	all := defaults
-	if sharedControl {
-		all = append(slices.Clone(all), sharedMemoryControl...)
-	}
-	for _, d := range all {
-		if !lookup(d.name) && !slices.ContainsFunc(d.unless, lookup) {
+	for _, d := range defaults {
+		if !lookup(d.name) && (d.unless == "" || !lookup(d.unless)) {
 			env.set[d.name] = d.value
 		}
 	}
@@ -74,8 +58,6 @@ func planEnvironment(lookup func(string) bool, sharedControl bool, overrides map
 			env.unset = append(env.unset, name)
 		}
 	}
-	maps.Copy(env.set, overrides)
-	env.unset = slices.DeleteFunc(env.unset, func(name string) bool { _, overridden := overrides[name]; return overridden })
 	return env
 }
 

@@ -29,18 +29,15 @@ type Info struct {
 	Library   string   // the file, symbolic links resolved (NIXL finds its plugins beside it)
 	Source    string   // what led to it: "KVBOUNCE_NIXL_LIB", "make setup", "Python wheel", ...
 	Version   string   // such as "1.5.1", from the wheel's folder; "" when that does not tell
-	Features  string   // what the library's functions tell of its version; "" until it was loaded
 	PluginDir string   // where its plugins are
 	Plugins   []string // their names, sorted: "UCX", ...
 	Searched  []string // every place that was looked at, in order, up to and including the one that had it
 }
 
-// Find looks for NIXL's library without loading it: in library, if that is not empty, a file or folder; else in the file or folder that KVBOUNCE_NIXL_LIB names; else in what
-// `make setup` unpacked beside the program or in the repository; else in the Python environments on this machine; else where the loader looks for libraries.
-// The first two are taken at their word: if they hold no library, that is the error.
-func Find(library string) (Info, error) {
+// Find looks for NIXL's library without loading it: in the file or folder that KVBOUNCE_NIXL_LIB names; if it names none, in what `make setup` unpacked beside the program or in the repository; else
+// in the Python environments on this machine; else where the loader looks for libraries. The variable is taken at its word: if there is no library, that is the error.
+func Find() (Info, error) {
 	return find(searchEnv{
-		library: library,
 		getenv:  environmentValue,
 		program: os.Executable,
 		workdir: os.Getwd,
@@ -50,7 +47,6 @@ func Find(library string) (Info, error) {
 
 // searchEnv is what the search depends on.
 type searchEnv struct {
-	library string
 	getenv  func(string) string
 	program func() (string, error)
 	workdir func() (string, error)
@@ -64,15 +60,11 @@ type place struct {
 }
 
 func find(env searchEnv) (Info, error) {
-	named := []place{{"the library setting", env.library}, {LibraryEnv, env.getenv(LibraryEnv)}}
-	for _, p := range named {
-		if p.path == "" {
-			continue
+	if named := env.getenv(LibraryEnv); named != "" {
+		if file, ok := libraryAt(named); ok {
+			return describe(env, file, LibraryEnv, []string{named}), nil
 		}
-		if file, ok := libraryAt(p.path); ok {
-			return describe(env, file, p.source, []string{p.path}), nil
-		}
-		return Info{Searched: []string{p.path}}, fmt.Errorf("%w: %s is %q, which is neither that file nor a folder that holds it; correct or unset it, then `kvbounce doctor` says where else NIXL is looked for", ErrNoLibrary, p.source, p.path)
+		return Info{Searched: []string{named}}, fmt.Errorf("%w: %s is %q, which is neither that file nor a folder that holds it; correct or unset it, then `kvbounce doctor` says where else NIXL is looked for", ErrNoLibrary, LibraryEnv, named)
 	}
 	var searched []string
 	for _, p := range slices.Concat(setupPlaces(env), pythonPlaces(env), loaderPlaces(env)) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvbounce/kvbounce/ports"
 )
 
 // fileAt makes an empty file that stands for the library.
@@ -42,16 +44,8 @@ func TestFindTakesANamedPlaceAtItsWord(t *testing.T) {
 		filepath.Join(dir, "site-packages"): wheel,
 	} {
 		env, vars := emptySearch(t)
-		env.library = name
-		vars[LibraryEnv] = "/nowhere"
-		info, err := find(env)
-		require.NoError(t, err)
-		require.Equal(t, want, info.Library)
-		require.Equal(t, "the library setting", info.Source)
-
-		env.library = ""
 		vars[LibraryEnv] = name
-		info, err = find(env)
+		info, err := find(env)
 		require.NoError(t, err)
 		require.Equal(t, want, info.Library)
 		require.Equal(t, LibraryEnv, info.Source)
@@ -127,7 +121,7 @@ func TestFindDescribesAWheel(t *testing.T) {
 	env, vars := emptySearch(t)
 	packages := t.TempDir()
 	libs := filepath.Join(packages, ".nixl_cu12.mesonpy.libs")
-	env.library = fileAt(t, libs, libraryName)
+	vars[LibraryEnv] = fileAt(t, libs, libraryName)
 	for _, plugin := range []string{"UCX", "POSIX"} {
 		fileAt(t, libs, "plugins", "libplugin_"+plugin+".so")
 	}
@@ -157,9 +151,6 @@ func TestErrorsOfAMissingLibrarySayWhatToDo(t *testing.T) {
 	}
 	require.NotEmpty(t, info.Searched)
 
-	_, err = New(Config{Identity: newIdentity(t, "nobody"), Library: filepath.Join(t.TempDir(), "gone.so")})
-	require.ErrorIs(t, err, ErrNoLibrary)
-
 	// A process of its own, since this one has a library.
 	missing, err := roleCommand(t, "load", LibraryEnv+"=/nowhere").CombinedOutput()
 	require.Error(t, err)
@@ -176,20 +167,15 @@ func TestALibraryThatIsNotNIXLIsRefused(t *testing.T) {
 }
 
 func TestOneLibraryPerProcess(t *testing.T) {
-	newEngine(t, Config{})
-	_, err := New(Config{Identity: newIdentity(t, "second"), Library: fileAt(t, t.TempDir(), libraryName)})
-	require.ErrorContains(t, err, "two copies")
-	_, err = New(Config{Identity: newIdentity(t, "late"), Env: map[string]string{"UCX_TLS": "tcp"}})
-	require.ErrorContains(t, err, "UCX_TLS")
-	_, err = New(Config{Identity: newIdentity(t, "shared"), SharedMemoryControl: true})
-	require.ErrorContains(t, err, "SharedMemoryControl")
-	_, err = New(Config{Identity: "not an identity"})
-	require.Error(t, err)
+	first := newEngine(t, Config{})
+	t.Setenv(LibraryEnv, fileAt(t, t.TempDir(), libraryName))
+	require.Equal(t, first.library, newEngine(t, Config{}).library, "whatever the environment says by now")
+	require.Contains(t, first.library.info.Plugins, "UCX")
+}
 
-	info, err := Inspect(Config{})
-	require.NoError(t, err)
-	require.NotEmpty(t, info.Features)
-	require.Contains(t, info.Plugins, "UCX")
+func TestNewRefusesABadIdentity(t *testing.T) {
+	_, err := New(Config{Identity: "not an identity"})
+	require.ErrorIs(t, err, ports.ErrBadIdentity)
 }
 
 func TestEnvironment(t *testing.T) {
@@ -203,27 +189,14 @@ func TestEnvironment(t *testing.T) {
 			return false
 		}
 	}
-	env := planEnvironment(set(), false, nil)
+	env := planEnvironment(set())
 	require.Equal(t, map[string]string{"UCX_MEM_EVENTS": "n", "UCX_DEBUG_SIGNO": "0", "UCX_LOG_FILE": "stderr", "UCX_WARN_UNUSED_ENV_VARS": "n"}, env.set)
 	require.Empty(t, env.unset)
 
-	env = planEnvironment(set(), true, nil)
-	require.Equal(t, "y", env.set["UCX_POSIX_ERROR_HANDLING"])
-	require.Equal(t, "y", env.set["UCX_MM_ERROR_HANDLING"])
-	require.Equal(t, "1s", env.set["UCX_KEEPALIVE_INTERVAL"])
-
 	// The user's own settings stay, but for what makes NIXL hang or crawl.
-	env = planEnvironment(set("UCX_MEM_MMAP_HOOK_MODE", "UCX_LOG_FILE", "UCX_MM_ERROR_HANDLING", "NIXL_ETCD_ENDPOINTS", "UCX_RNDV_THRESH"), true, nil)
-	for _, name := range []string{"UCX_MEM_EVENTS", "UCX_LOG_FILE", "UCX_MM_ERROR_HANDLING", "UCX_POSIX_ERROR_HANDLING"} {
-		require.NotContains(t, env.set, name)
-	}
+	env = planEnvironment(set("UCX_MEM_MMAP_HOOK_MODE", "UCX_LOG_FILE", "NIXL_ETCD_ENDPOINTS", "UCX_RNDV_THRESH"))
+	require.Equal(t, map[string]string{"UCX_DEBUG_SIGNO": "0", "UCX_WARN_UNUSED_ENV_VARS": "n"}, env.set)
 	require.Equal(t, []string{"NIXL_ETCD_ENDPOINTS", "UCX_RNDV_THRESH"}, env.unset)
-
-	// Config.Env comes over everything.
-	env = planEnvironment(set("UCX_LOG_FILE", "UCX_RNDV_THRESH"), false, map[string]string{"UCX_LOG_FILE": "x", "UCX_RNDV_THRESH": "8k"})
-	require.Equal(t, "x", env.set["UCX_LOG_FILE"])
-	require.Equal(t, "8k", env.set["UCX_RNDV_THRESH"])
-	require.Empty(t, env.unset)
 
 	for value, on := range map[string]bool{"y": true, "Yes": true, "1": true, "n": false, "": false} {
 		require.Equal(t, on, sharedMemoryControlIsOn(func(name string) string {

@@ -3,7 +3,6 @@ package nixl
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/kvbounce/kvbounce/ports"
 )
@@ -11,18 +10,14 @@ import (
 // registration is memory that NIXL knows.
 type registration struct {
 	engine *Engine
-	given  []ports.Descriptor
 	lists  [][]ports.Descriptor // what NIXL got: one list of each kind, without empty ranges
 }
-
-// Ranges implements ports.Registration.
-func (r *registration) Ranges() []ports.Descriptor { return r.given }
 
 var errNotOurs = errors.New("nixl: the registration is not this engine's, or was taken back before")
 
 // Register implements ports.TransferEngine.
 func (e *Engine) Register(ranges []ports.Descriptor) (ports.Registration, error) {
-	r := &registration{engine: e, given: slices.Clone(ranges)}
+	r := &registration{engine: e}
 	byKind := make([][]ports.Descriptor, ports.Device+1)
 	for i, d := range ranges {
 		if d.Place.Kind > ports.Device {

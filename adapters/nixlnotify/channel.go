@@ -109,7 +109,7 @@ func (c *Channel) Send(peer ports.Identity, frame []byte) ports.SendResult {
 	switch {
 	case w == nil:
 		return ports.NoPeer
-	case len(frame) > c.inbox.maxFrame || !isFrame(frame):
+	case len(frame) > c.inbox.maxFrame || !ports.IsFrame(frame):
 		c.counters.droppedOversize.Add(1)
 		return ports.Accepted
 	}

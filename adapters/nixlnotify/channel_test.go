@@ -142,6 +142,7 @@ func TestFramesAreNotTakenAboveTheLimit(t *testing.T) {
 	require.Equal(t, []string{string(frame("x"))}, frames)
 	require.Empty(t, messages)
 	require.EqualValues(t, 1, b.channel.Stats().DroppedOversize)
+	require.EqualValues(t, 1, b.channel.Counters()["dropped_oversize"])
 }
 
 func TestFull(t *testing.T) {

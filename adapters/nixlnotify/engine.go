@@ -56,7 +56,7 @@ func (e *Engine) PostRead(peer ports.Identity, local, remote []ports.Descriptor)
 // Notify implements ports.TransferEngine. It refuses messages that begin with ports.FrameMagic.
 func (e *Engine) Notify(peer ports.Identity, message []byte) error {
 	switch {
-	case isFrame(message):
+	case ports.IsFrame(message):
 		return errReserved
 	case !e.connections.agent[peer]:
 		return fmt.Errorf("%w %s", ports.ErrUnknownPeer, peer)

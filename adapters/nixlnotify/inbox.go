@@ -21,11 +21,6 @@ type inbox struct {
 	counters *counters
 }
 
-// isFrame reports whether a notification is the channel's.
-func isFrame(b []byte) bool {
-	return len(b) >= len(ports.FrameMagic) && string(b[:len(ports.FrameMagic)]) == ports.FrameMagic
-}
-
 // next takes the next frame, or the next message that is none. What it finds for the other side it keeps for that, or drops it when too much waits there: either may be lost by its contract.
 func (b *inbox) next(frame bool) (m message, ok bool) {
 	own, other := &b.messages, &b.frames
@@ -40,7 +35,7 @@ func (b *inbox) next(frame bool) (m message, ok bool) {
 			return message{}, false
 		}
 		b.heard(m.from)
-		is := isFrame(m.bytes)
+		is := ports.IsFrame(m.bytes)
 		switch {
 		case is && len(m.bytes) > b.maxFrame:
 			b.counters.droppedOversize.Add(1)

@@ -27,3 +27,11 @@ func (c *Channel) Stats() Stats {
 		DroppedOverflow: c.counters.droppedOverflow.Load(),
 	}
 }
+
+// Counters are the Stats by name. Any goroutine.
+func (c *Channel) Counters() map[string]uint64 {
+	s := c.Stats()
+	return map[string]uint64{
+		"sent": s.Sent, "received": s.Received, "full": s.Full, "renewed": s.Renewed, "dropped_oversize": s.DroppedOversize, "dropped_overflow": s.DroppedOverflow,
+	}
+}

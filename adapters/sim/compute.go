@@ -35,9 +35,6 @@ func NewCompute(w *World, cfg ComputeConfig) (*Compute, error) {
 	return &Compute{w: w, cfg: cfg, bell: bell{wake: cfg.Wake}, free: cfg.Contexts, arenas: make(map[uint64]bool)}, nil
 }
 
-// Place is ComputeConfig.Place.
-func (c *Compute) Place() ports.Place { return c.cfg.Place }
-
 // Contexts is ComputeConfig.Contexts.
 func (c *Compute) Contexts() int { return c.cfg.Contexts }
 

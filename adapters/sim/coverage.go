@@ -28,7 +28,7 @@ func newCoverage(ranges []ports.Descriptor) coverage {
 }
 
 func comparePlaceAndAddress(a, b ports.Descriptor) int {
-	return cmp.Or(cmp.Compare(a.Place.Kind, b.Place.Kind), cmp.Compare(a.Place.Device, b.Place.Device), cmp.Compare(a.Addr, b.Addr))
+	return cmp.Or(a.Place.Compare(b.Place), cmp.Compare(a.Addr, b.Addr))
 }
 
 // covers reports whether d lies within one range. The one that reaches furthest among those that begin at or before d does, or none. Nothing is needed

@@ -37,8 +37,6 @@ type registration struct {
 	ranges []ports.Descriptor
 }
 
-func (r *registration) Ranges() []ports.Descriptor { return r.ranges }
-
 // NewEngine makes an agent's engine. wake, unless nil, is called when a transfer became final or a notification arrived; it must not block. An identity can be used
 // again only once its engine was closed.
 func NewEngine(w *World, id ports.Identity, wake func()) (*Engine, error) {

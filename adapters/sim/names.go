@@ -12,6 +12,3 @@ func (f TransferFate) String() string {
 func (f CopyFate) String() string {
 	return name(f, "succeeds", "late", "refused", "not-launched", "fails", "fails-runs-late", "hangs")
 }
-
-// String names the fate as logs and fault plans write it.
-func (f OrphanFate) String() string { return name(f, "stops", "moves-on") }

@@ -192,7 +192,7 @@ func newContext() (*zmq4.Context, error) {
 }
 
 func (c *Channel) newInbound() (*zmq4.Socket, error) {
-	return c.newSocket(zmq4.DEALER, func(s *zmq4.Socket) error {
+	return c.newSocket(func(s *zmq4.Socket) error {
 		longest := int64(c.maxFrame)
 		if c.curve != nil {
 			longest += curveOverhead
@@ -209,9 +209,9 @@ func (c *Channel) newInbound() (*zmq4.Socket, error) {
 	})
 }
 
-// newSocket makes a socket with the options of both kinds and then those of its own kind. It leaves nothing behind when it fails.
-func (c *Channel) newSocket(kind zmq4.Type, options func(*zmq4.Socket) error) (*zmq4.Socket, error) {
-	s, err := c.ctx.NewSocket(kind)
+// newSocket makes a DEALER with the options of all sockets and then its own. It leaves nothing behind when it fails.
+func (c *Channel) newSocket(options func(*zmq4.Socket) error) (*zmq4.Socket, error) {
+	s, err := c.ctx.NewSocket(zmq4.DEALER)
 	if err != nil {
 		return nil, err
 	}

@@ -325,6 +325,7 @@ func TestOwnOversizeFrameIsCounted(t *testing.T) {
 		require.Equal(t, ports.Accepted, a.Send(bob, make([]byte, 11)))
 	}
 	require.Equal(t, Stats{DroppedOversize: 3}, a.Stats())
+	require.EqualValues(t, 3, a.Counters()["dropped_oversize"])
 	require.Equal(t, 1, strings.Count(log.String(), "MAX_FRAME_SIZE"), "logged once")
 }
 

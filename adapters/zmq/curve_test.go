@@ -212,15 +212,13 @@ func TestCurveRefusesOtherClients(t *testing.T) {
 func TestCurveGarbageOnThePort(t *testing.T) {
 	keys := newKeyring(t, "alice", "bob")
 	b := newChannel(t, keys.of("bob"))
-	greeting := make([]byte, 64)
-	greeting[0], greeting[9], greeting[10] = 0xFF, 0x7F, 3
-	copy(greeting[12:], "CURVE")
+	greeting := greeting("CURVE")
 	for name, bytes := range map[string]string{
-		"nothing after the greeting": string(greeting),
-		"a short HELLO":              string(greeting) + "\x04\x06\x05HELLO",
-		"a HELLO of zeros":           string(greeting) + "\x04\xc8\x05HELLO\x01\x00" + strings.Repeat("\x00", 192),
-		"a message at once":          string(greeting) + "\x00\x05hello",
-		"READY without a handshake":  string(greeting) + "\x04\x06\x05READY",
+		"nothing after the greeting": greeting,
+		"a short HELLO":              greeting + "\x04\x06\x05HELLO",
+		"a HELLO of zeros":           greeting + "\x04\xc8\x05HELLO\x01\x00" + strings.Repeat("\x00", 192),
+		"a message at once":          greeting + "\x00\x05hello",
+		"READY without a handshake":  greeting + "\x04\x06\x05READY",
 	} {
 		conn, err := net.Dial("tcp", endpointText(b.endpoint.at)[len(scheme):])
 		require.NoError(t, err, name)

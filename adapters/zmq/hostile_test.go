@@ -113,23 +113,29 @@ func TestFarEndThatTalksBack(t *testing.T) {
 	require.Equal(t, "others are not held up", string(next(t, c)))
 }
 
+// greeting begins a connection of ZMTP 3.0 with this mechanism.
+func greeting(mechanism string) string {
+	g := make([]byte, 64)
+	g[0], g[9], g[10] = 0xFF, 0x7F, 3
+	copy(g[12:], mechanism)
+	return string(g)
+}
+
 // Bytes that are no ZMTP, or claim to be huge, end their own connection.
 func TestGarbageOnThePort(t *testing.T) {
 	c := newChannel(t, Config{})
-	greeting := make([]byte, 64)
-	greeting[0], greeting[9], greeting[10] = 0xFF, 0x7F, 3
-	copy(greeting[12:], "NULL")
+	greeting := greeting("NULL")
 	ready := "\x04\x26\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x00"
-	handshake := string(greeting) + ready
+	handshake := greeting + ready
 	hugeFrame := "\x02" + string(binary.BigEndian.AppendUint64(nil, 1<<63-1))
 	for name, bytes := range map[string]string{
 		"HTTP":                     "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
 		"zeros":                    strings.Repeat("\x00", 10_000),
 		"ones":                     strings.Repeat("\xff", 10_000),
-		"half a greeting":          string(greeting[:20]),
-		"a command as first frame": string(greeting) + "\x04\x05\x04PING",
+		"half a greeting":          greeting[:20],
+		"a command as first frame": greeting + "\x04\x05\x04PING",
 		"an endless frame":         handshake + hugeFrame + strings.Repeat("x", 100_000),
-		"an endless command":       string(greeting) + "\x06" + string(binary.BigEndian.AppendUint64(nil, 1<<63-1)),
+		"an endless command":       greeting + "\x06" + string(binary.BigEndian.AppendUint64(nil, 1<<63-1)),
 		"half a message":           handshake + "\x01\x01x",
 	} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(string(c.Endpoint()), "tcp://"))

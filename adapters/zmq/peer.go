@@ -131,7 +131,7 @@ func (c *Channel) renew(p *peer) bool {
 
 // newDealer makes a socket that connects to an endpoint in the background and queues frames meanwhile.
 func (c *Channel) newDealer(to endpoint) (*zmq4.Socket, error) {
-	s, err := c.newSocket(zmq4.DEALER, func(s *zmq4.Socket) error {
+	s, err := c.newSocket(func(s *zmq4.Socket) error {
 		if c.curve != nil {
 			if err := c.curve.client(s, to.key); err != nil {
 				return err

@@ -36,3 +36,12 @@ func (c *Channel) Stats() Stats {
 		RecvErrors:          c.counters.recvErrors.Load(),
 	}
 }
+
+// Counters are the Stats by name. Any goroutine.
+func (c *Channel) Counters() map[string]uint64 {
+	s := c.Stats()
+	return map[string]uint64{
+		"sent": s.Sent, "received": s.Received, "full": s.Full, "renewed": s.Renewed, "dropped_oversize": s.DroppedOversize, "dropped_multipart": s.DroppedMultipart,
+		"refused_keys": s.RefusedKeys, "dropped_unauthorized": s.DroppedUnauthorized, "send_errors": s.SendErrors, "recv_errors": s.RecvErrors,
+	}
+}

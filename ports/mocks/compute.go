@@ -157,20 +157,6 @@ func (mr *MockGpuComputeMockRecorder) Gather(runs, block interface{}) *gomock.Ca
 	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Gather", reflect.TypeOf((*MockGpuCompute)(nil).Gather), runs, block)
 }
 
-// Place mocks base method.
-func (m *MockGpuCompute) Place() ports.Place {
-	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "Place")
-	ret0, _ := ret[0].(ports.Place)
-	return ret0
-}
-
-// Place indicates an expected call of Place.
-func (mr *MockGpuComputeMockRecorder) Place() *gomock.Call {
-	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Place", reflect.TypeOf((*MockGpuCompute)(nil).Place))
-}
-
 // Scatter mocks base method.
 func (m *MockGpuCompute) Scatter(runs ports.Runs, block uint64) (ports.Event, error) {
 	m.ctrl.T.Helper()

@@ -74,43 +74,6 @@ func (mr *MockTransferMockRecorder) Status() *gomock.Call {
 	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Status", reflect.TypeOf((*MockTransfer)(nil).Status))
 }
 
-// MockRegistration is a mock of Registration interface.
-type MockRegistration struct {
-	ctrl     *gomock.Controller
-	recorder *MockRegistrationMockRecorder
-}
-
-// MockRegistrationMockRecorder is the mock recorder for MockRegistration.
-type MockRegistrationMockRecorder struct {
-	mock *MockRegistration
-}
-
-// NewMockRegistration creates a new mock instance.
-func NewMockRegistration(ctrl *gomock.Controller) *MockRegistration {
-	mock := &MockRegistration{ctrl: ctrl}
-	mock.recorder = &MockRegistrationMockRecorder{mock}
-	return mock
-}
-
-// EXPECT returns an object that allows the caller to indicate expected use.
-func (m *MockRegistration) EXPECT() *MockRegistrationMockRecorder {
-	return m.recorder
-}
-
-// Ranges mocks base method.
-func (m *MockRegistration) Ranges() []ports.Descriptor {
-	m.ctrl.T.Helper()
-	ret := m.ctrl.Call(m, "Ranges")
-	ret0, _ := ret[0].([]ports.Descriptor)
-	return ret0
-}
-
-// Ranges indicates an expected call of Ranges.
-func (mr *MockRegistrationMockRecorder) Ranges() *gomock.Call {
-	mr.mock.ctrl.T.Helper()
-	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Ranges", reflect.TypeOf((*MockRegistration)(nil).Ranges))
-}
-
 // MockRester is a mock of Rester interface.
 type MockRester struct {
 	ctrl     *gomock.Controller

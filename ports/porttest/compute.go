@@ -15,7 +15,9 @@ import (
 type ComputeFixture struct {
 	// Compute is new: nothing was allocated from it, and nothing launched. The suite closes it.
 	Compute ports.GpuCompute
-	// Allocate gives application memory in the Compute's place. It stays mapped until the Compute is closed: the fixture frees it in a t.Cleanup
+	// Place is where arenas must be.
+	Place ports.Place
+	// Allocate gives application memory in that place. It stays mapped until the Compute is closed: the fixture frees it in a t.Cleanup
 	// that it registered itself, which so runs after the suite's.
 	Allocate func(bytes uint64) (addr uint64)
 	// Write and Read move bytes between the suite and memory at an address: the application's, or an arena's. They return when the bytes are in place.
@@ -60,7 +62,7 @@ func computeArenas(t *testing.T, f ComputeFixture) {
 		require.NoError(t, err)
 		require.Zero(t, arena.Base%4096, "base %#x is not aligned to 4096", arena.Base)
 		require.GreaterOrEqual(t, arena.Bytes, bytes)
-		require.Equal(t, f.Compute.Place(), arena.Place)
+		require.Equal(t, f.Place, arena.Place)
 		require.Greater(t, arena.Base+arena.Bytes, arena.Base)
 		for _, other := range arenas {
 			require.False(t, arena.Base < other.Base+other.Bytes && other.Base < arena.Base+arena.Bytes, "%+v overlaps %+v", arena, other)

@@ -11,7 +11,7 @@ import (
 	"github.com/kvbounce/kvbounce/ports"
 )
 
-// engineMessages are told apart by their content, whatever order they come in.
+// messages are told apart by their content, whatever order they come in.
 func (b *engineBench) messages(tag string) map[string][]byte {
 	messages := map[string][]byte{}
 	add := func(m []byte) { messages[string(m)] = m }

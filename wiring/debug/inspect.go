@@ -15,6 +15,7 @@ type Source interface {
 	Identity() ports.Identity
 	BounceEnabled() bool
 	Stats() agent.Stats
+	ChannelCounters() map[string]uint64 // what the control channel counts, never nil
 	Inspect(done func(transport.Inspection)) error
 }
 
@@ -70,5 +71,7 @@ func (i *inspector) state(ctx context.Context) State {
 		}
 	}
 	clock := clockAt{now: time.Now(), instant: i.clock.Now()}
-	return newState(i.source.Identity(), i.source.BounceEnabled(), i.source.Stats(), in, clock)
+	s := newState(i.source.Identity(), i.source.BounceEnabled(), i.source.Stats(), in, clock)
+	s.Channel = i.source.ChannelCounters()
+	return s
 }

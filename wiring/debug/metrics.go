@@ -18,6 +18,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	eventsDesc   = desc("events_total", "What the agent counts, by the names in core/transport/counters.go.", "event")
 	routesDesc   = desc("requests_total", "Requests by why they took their path.", "route")
+	channelDesc  = desc("channel_events_total", "What the control channel counts, by the names in its package's stats.go.", "event")
 	arenaDesc    = desc("arena_bytes", "Bytes of the arena, whole granules; retained ones are among the granted and the staging.", "use")
 	peersDesc    = desc("peers", "Peer incarnations by state.", "state")
 	flowsDesc    = desc("flows", "Flows of peers that are open, or closed and waiting.")
@@ -37,7 +38,7 @@ func metrics(i *inspector) http.Handler {
 
 // Describe implements prometheus.Collector.
 func (collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{eventsDesc, routesDesc, arenaDesc, peersDesc, flowsDesc, refusedDesc, answeredDesc, unprovedDesc, sinceDesc, drainDesc} {
+	for _, d := range []*prometheus.Desc{eventsDesc, routesDesc, channelDesc, arenaDesc, peersDesc, flowsDesc, refusedDesc, answeredDesc, unprovedDesc, sinceDesc, drainDesc} {
 		to <- d
 	}
 }
@@ -55,6 +56,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 	count(eventsDesc, s.Counters)
 	count(routesDesc, s.Routes)
+	count(channelDesc, s.Channel)
 	gauge(answeredDesc, float64(b2i(s.ReactorAnswered)))
 	gauge(refusedDesc, float64(b2i(s.BounceRefusal != "")))
 	if !s.ReactorAnswered {

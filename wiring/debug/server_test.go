@@ -39,6 +39,8 @@ func (*source) Identity() ports.Identity { return "decode#0000000000000001" }
 func (*source) BounceEnabled() bool      { return true }
 func (s *source) Stats() agent.Stats     { return s.stats }
 
+func (s *source) ChannelCounters() map[string]uint64 { return map[string]uint64{"full": 5} }
+
 func (s *source) Inspect(done func(transport.Inspection)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +131,7 @@ func TestState(t *testing.T) {
 	require.WithinRange(t, s.Now, before, after)
 	require.Equal(t, State{
 		Agent: "decode#0000000000000001", Now: s.Now, Bounce: true, ReactorAnswered: true, BounceRefusal: "too much",
-		Flows: 4, Arena: Arena{1, 2, 3, 4}, Counters: map[string]uint64{"frames_sent": 7}, Routes: map[string]uint64{"bounce": 3},
+		Flows: 4, Arena: Arena{1, 2, 3, 4}, Counters: map[string]uint64{"frames_sent": 7}, Routes: map[string]uint64{"bounce": 3}, Channel: map[string]uint64{"full": 5},
 		Unproved: []Unproved{
 			{
 				Peer: "pre\"fill#00000000000000aa", Name: "pre\"fill", Incarnation: "00000000000000aa", State: "known", Since: ago(time.Minute), SilentSince: ago(2 * time.Minute), ArenaBytes: 4096, Accesses: 1,
@@ -167,7 +169,7 @@ func TestMetrics(t *testing.T) {
 	code, body := get(t, server.URL+MetricsPath)
 	require.Equal(t, http.StatusOK, code, body)
 	for _, line := range []string{
-		`kvbounce_events_total{event="frames_sent"} 7`, `kvbounce_requests_total{route="bounce"} 3`, `kvbounce_arena_bytes{use="retained"} 4`, `kvbounce_flows 4`, `kvbounce_bounce_refused 1`,
+		`kvbounce_events_total{event="frames_sent"} 7`, `kvbounce_requests_total{route="bounce"} 3`, `kvbounce_channel_events_total{event="full"} 5`, `kvbounce_arena_bytes{use="retained"} 4`, `kvbounce_flows 4`, `kvbounce_bounce_refused 1`,
 		`kvbounce_peers{state="known"} 1`, `kvbounce_peers{state="fenced"} 0`, `kvbounce_reactor_answered 1`, `kvbounce_draining_requests{peer="other#00000000000000bb"} 2`,
 		`kvbounce_unproved_bytes{part="region",peer="pre\"fill#00000000000000aa"} 4096`, `kvbounce_unproved_since_timestamp_seconds{peer="pre\"fill#00000000000000aa"} `,
 	} {

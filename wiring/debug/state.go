@@ -28,7 +28,8 @@ type State struct {
 	Flows    int               `json:"flows"` // of all peers, open or closed and waiting
 	Arena    Arena             `json:"arena"`
 	Counters map[string]uint64 `json:"counters"`
-	Routes   map[string]uint64 `json:"routes"` // requests by why they took their path
+	Routes   map[string]uint64 `json:"routes"`  // requests by why they took their path
+	Channel  map[string]uint64 `json:"channel"` // of the control channel, by the names in its package's stats.go; empty where it counts nothing or there is none
 }
 
 // Unproved is what is in doubt because of one peer incarnation.

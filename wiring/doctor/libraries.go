@@ -13,7 +13,7 @@ import (
 
 // NIXLVersion is the version of the NIXL that an agent on this machine would use, without loading it: "" when there is none, "unknown" when its files do not tell.
 func NIXLVersion() string {
-	info, err := nixl.Find("")
+	info, err := nixl.Find()
 	switch {
 	case err != nil:
 		return ""
@@ -25,7 +25,7 @@ func NIXLVersion() string {
 
 func checkNIXL() (Check, nixl.Info) {
 	c := Check{Name: "nixl", Required: true}
-	info, err := nixl.Find("")
+	info, err := nixl.Find()
 	if err != nil {
 		c.Detail = err.Error()
 		if len(info.Searched) > 1 { // else one place was named
