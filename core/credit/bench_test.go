@@ -5,23 +5,29 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvbounce/kvbounce/core/list"
 )
 
 // scanning is the straightforward scheduler: a ring of flows in the order of their turns, gone through on every grant until a chunk fits. It grants what Scheduler grants, but holds nothing for anybody.
 type scanning struct {
 	arena  *Arena
 	window int
-	ring   queue
+	ring   list.List[Flow]
 }
 
-func (s *scanning) open(chunks []uint32) { s.ring.pushBack(&Flow{chunks: chunks}) }
+func (s *scanning) open(chunks []uint32) {
+	f := &Flow{chunks: chunks}
+	f.node.Of = f
+	s.ring.Push(&f.node)
+}
 
 func (s *scanning) grant() (Grant, bool) {
 	largest := s.arena.largest(ForGrant)
 	if largest == 0 {
 		return Grant{}, false
 	}
-	for f := s.ring.head; f != nil; f = f.link {
+	for f := range s.ring.All {
 		if f.outstanding == s.window {
 			continue
 		}
@@ -33,8 +39,7 @@ func (s *scanning) grant() (Grant, bool) {
 			g.Block, _ = s.arena.Alloc(f.bytesOf(ahead), ForGrant)
 			f.take(ahead)
 			f.outstanding++
-			s.ring.remove(f)
-			s.ring.pushBack(f)
+			s.ring.Push(&f.node)
 			return g, true
 		}
 	}
@@ -46,7 +51,7 @@ const (
 	benchArena  = 512 * mib
 	benchChunk  = 40 * mib
 	benchWindow = 8
-	benchChunks = 1 << 16
+	benchChunks = 1 << 22 // of a flow: more than any benchmark grants
 )
 
 // BenchmarkGrant has every flow want more than the arena holds. One step gives the oldest block back and grants until nothing fits; the time is that of a grant with all that it takes.

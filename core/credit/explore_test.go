@@ -108,7 +108,7 @@ func (n *net) state() string {
 	for _, a := range n.agents {
 		s := a.sched
 		for _, q := range s.queues {
-			for f := q.head; f != nil; f = f.link {
+			for f := range q.All {
 				fmt.Fprintf(&b, "%d:%d ", number[f], f.place-s.first(maxClasses).place)
 			}
 		}

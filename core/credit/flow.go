@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/kvbounce/kvbounce/core/buddy"
+	"github.com/kvbounce/kvbounce/core/list"
 )
 
 // maxClasses is how many block orders there are at most.
@@ -39,9 +40,9 @@ type Flow struct {
 	outstanding int
 
 	// The place in the ring, and in the queue of its class.
-	place      uint64
-	class      int
-	prev, link *Flow
+	place uint64
+	class int
+	node  list.Node[Flow]
 
 	// counting how often its first chunk was passed over: since so many grants, with so many flows before it. It goes on when the flow is granted a later chunk, and
 	// starts anew with another first chunk or after the flow left the ring.
@@ -90,43 +91,4 @@ func (f *Flow) take(ahead int) {
 		f.taken >>= 1
 		f.next++
 	}
-}
-
-// queue is an intrusive list of flows in the order of their places.
-type queue struct {
-	head, tail *Flow
-}
-
-func (q *queue) pushBack(f *Flow) {
-	f.prev, f.link = q.tail, nil
-	if q.tail == nil {
-		q.head = f
-	} else {
-		q.tail.link = f
-	}
-	q.tail = f
-}
-
-func (q *queue) pushFront(f *Flow) {
-	f.prev, f.link = nil, q.head
-	if q.head == nil {
-		q.tail = f
-	} else {
-		q.head.prev = f
-	}
-	q.head = f
-}
-
-func (q *queue) remove(f *Flow) {
-	if f.prev == nil {
-		q.head = f.link
-	} else {
-		f.prev.link = f.link
-	}
-	if f.link == nil {
-		q.tail = f.prev
-	} else {
-		f.link.prev = f.prev
-	}
-	f.prev, f.link = nil, nil
 }

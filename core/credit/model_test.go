@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvbounce/kvbounce/core/list"
 	"pgregory.net/rapid"
 )
 
@@ -225,7 +227,7 @@ func TestAgainstAPlainRing(t *testing.T) {
 			require.True(t, f.closed || f.first() < 0, "a flow was left behind")
 		}
 		require.Zero(t, w.sched.Active())
-		require.Equal(t, [maxClasses]queue{}, w.sched.queues)
+		require.Equal(t, [maxClasses]list.List[Flow]{}, w.sched.queues)
 		require.Equal(t, w.total, w.arena.FreeBytes())
 		require.Equal(t, w.arena.trees.Largest(), w.arena.trees.LargestFree(), "everything merged, and nothing is barred")
 		require.Equal(t, start.zones, w.arena.zones)

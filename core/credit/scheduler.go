@@ -3,6 +3,8 @@ package credit
 import (
 	"fmt"
 	"math/bits"
+
+	"github.com/kvbounce/kvbounce/core/list"
 )
 
 // lookAhead is how many chunks of a flow, from its first ungranted one on, are looked at: when the first does not fit, a later one of them may be granted before it. So a flow passes
@@ -38,10 +40,10 @@ type Grant struct {
 type Scheduler struct {
 	arena  *Arena
 	window int
-	queues [maxClasses]queue
-	active int    // flows in the ring, the starving one included
-	place  uint64 // the last place given in the ring
-	grants uint64 // made so far
+	queues [maxClasses]list.List[Flow] // in the order of their places
+	active int                         // flows in the ring, the starving one included
+	place  uint64                      // the last place given in the ring
+	grants uint64                      // made so far
 
 	// starving has the hold, or had it until the arena ended it. It is in no queue, and gets only the chunk that starves, so that its window can't close over it.
 	starving *Flow
@@ -64,6 +66,7 @@ func (s *Scheduler) Open(owner any, chunkBytes []uint32) *Flow {
 		}
 	}
 	f := &Flow{Owner: owner, chunks: chunkBytes}
+	f.node.Of = f
 	s.join(f)
 	return f
 }
@@ -72,7 +75,7 @@ func (s *Scheduler) Open(owner any, chunkBytes []uint32) *Flow {
 func (s *Scheduler) Close(f *Flow) {
 	switch f.state {
 	case queued:
-		s.queues[f.class].remove(f)
+		f.node.Unlink()
 		s.active--
 	case starving:
 		s.starving = nil
@@ -111,7 +114,7 @@ func (s *Scheduler) Next() (g Grant, ok bool) {
 	if f == nil {
 		return Grant{}, false
 	}
-	s.queues[f.class].remove(f)
+	f.node.Unlink()
 	ahead := f.firstOf(s.arena, fit)
 	b, ok := s.arena.Alloc(f.bytesOf(ahead), ForGrant)
 	if !ok {
@@ -125,7 +128,7 @@ func (s *Scheduler) feed(f *Flow) (g Grant, ok bool) {
 	if !s.arena.held() {
 		s.starving = nil
 		f.state = queued
-		s.queues[f.class].pushFront(f)
+		s.queues[f.class].Insert(&f.node, nil)
 		return Grant{}, false
 	}
 	b, ok := s.arena.allocHeld(f.bytesOf(0))
@@ -148,8 +151,8 @@ func (s *Scheduler) fitting() int {
 func (s *Scheduler) first(limit int) *Flow {
 	var best *Flow
 	for c := range s.queues[:limit] {
-		if f := s.queues[c].head; f != nil && (best == nil || f.place < best.place) {
-			best = f
+		if n := s.queues[c].First; n != nil && (best == nil || n.Of.place < best.place) {
+			best = n.Of
 		}
 	}
 	return best
@@ -184,7 +187,7 @@ func (s *Scheduler) join(f *Flow) {
 	f.place = s.place
 	f.class = f.smallestClass(s.arena)
 	f.state = queued
-	s.queues[f.class].pushBack(f)
+	s.queues[f.class].Push(&f.node)
 	s.active++
 }
 
@@ -203,9 +206,9 @@ func (s *Scheduler) relieve() {
 	limit := uint64(max(minPasses, 2*min(s.active, activeCap)))
 	var worst *Flow
 	for c := s.fitting(); c < maxClasses; c++ {
-		f := s.queues[c].head
-		if f != nil && s.passes(f) >= limit && (worst == nil || f.place < worst.place) {
-			worst = f
+		n := s.queues[c].First
+		if n != nil && s.passes(n.Of) >= limit && (worst == nil || n.Of.place < worst.place) {
+			worst = n.Of
 		}
 	}
 	if worst == nil {
@@ -215,7 +218,7 @@ func (s *Scheduler) relieve() {
 		worst.since, worst.before = s.grants, 0 // no block can be emptied now: look again after as many grants
 		return
 	}
-	s.queues[worst.class].remove(worst)
+	worst.node.Unlink()
 	worst.state = starving
 	s.starving = worst
 }

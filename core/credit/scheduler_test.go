@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvbounce/kvbounce/core/list"
 )
 
 // Four equal zones of one chunk: one is the staging reserve, three take grants.
@@ -159,7 +161,7 @@ func TestManyFlowsLeaveNothingBehind(t *testing.T) {
 		}
 		require.Zero(t, w.sched.Active())
 	}
-	require.Equal(t, [maxClasses]queue{}, w.sched.queues)
+	require.Equal(t, [maxClasses]list.List[Flow]{}, w.sched.queues)
 	require.Equal(t, w.total, w.arena.FreeBytes())
 	require.Zero(t, w.arena.LiveBlocks())
 }

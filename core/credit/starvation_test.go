@@ -126,7 +126,7 @@ func TestTurnsOfFlowsBeforeItAreNoPasses(t *testing.T) {
 func TestChunkThatFitsElsewhereLeavesItsHold(t *testing.T) {
 	w, _, large := starve(t)
 	hold := w.arena.hold
-	w.sched.Close(w.sched.queues[0].head)
+	w.sched.Close(w.sched.queues[0].First.Of)
 	for _, b := range w.blocks(ForGrant) {
 		if !hold.overlaps(b) {
 			w.free(b)
@@ -166,8 +166,8 @@ func TestHoldMovesOffARetainedRegion(t *testing.T) {
 	require.False(t, w.arena.held())
 	require.Empty(t, w.grants())
 	require.Equal(t, 3, w.sched.Active())
-	require.Same(t, large, w.sched.queues[2].head, "back in its place in the ring")
-	require.Same(t, later, w.sched.queues[2].tail)
+	require.Same(t, large, w.sched.queues[2].First.Of, "back in its place in the ring")
+	require.Same(t, later, w.sched.queues[2].Last.Of)
 	passOver(w, large)
 	require.True(t, w.arena.held())
 	require.NotEqual(t, first.base, w.arena.hold.base)

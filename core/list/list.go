@@ -1,59 +1,62 @@
-package transport
+// Package list has lists for the queues of the core.
+package list
 
-// list is a list whose elements bring their own node, so that putting one in and taking it out costs the same wherever it is, and allocates nothing. The zero value is empty.
-type list[T any] struct{ first, last *node[T] }
-
-// node is an element's place in a list; it is in at most one. The element sets of once.
-type node[T any] struct {
-	of         *T
-	in         *list[T]
-	prev, next *node[T]
+// List is a list whose elements bring their own node, so that putting one in and taking it out costs the same wherever it is, and allocates nothing. The zero value is empty.
+type List[T any] struct {
+	First, Last *Node[T] // nil when empty; only the methods change them
 }
 
-// push puts an element at the end, out of whichever list it is in.
-func (l *list[T]) push(n *node[T]) {
-	n.unlink()
-	l.insert(n, l.last)
+// Node is an element's place in a list; it is in at most one.
+type Node[T any] struct {
+	Of         *T // the element, which sets it once
+	Prev, Next *Node[T]
+	in         *List[T]
 }
 
-// insert puts an element that is in no list behind another one, or first.
-func (l *list[T]) insert(n, behind *node[T]) {
-	n.in, n.prev, n.next = l, behind, l.first
+// Push puts an element at the end, out of whichever list it is in.
+func (l *List[T]) Push(n *Node[T]) {
+	n.Unlink()
+	l.Insert(n, l.Last)
+}
+
+// Insert puts an element that is in no list behind another one, or first.
+func (l *List[T]) Insert(n, behind *Node[T]) {
+	n.in, n.Prev, n.Next = l, behind, l.First
 	if behind != nil {
-		n.next, behind.next = behind.next, n
+		n.Next, behind.Next = behind.Next, n
 	} else {
-		l.first = n
+		l.First = n
 	}
-	if n.next != nil {
-		n.next.prev = n
+	if n.Next != nil {
+		n.Next.Prev = n
 	} else {
-		l.last = n
+		l.Last = n
 	}
 }
 
-// unlink takes an element out of the list it is in, if any.
-func (n *node[T]) unlink() {
+// Unlink takes an element out of the list it is in, if any.
+func (n *Node[T]) Unlink() {
 	if n.in == nil {
 		return
 	}
-	if n.prev != nil {
-		n.prev.next = n.next
+	if n.Prev != nil {
+		n.Prev.Next = n.Next
 	} else {
-		n.in.first = n.next
+		n.in.First = n.Next
 	}
-	if n.next != nil {
-		n.next.prev = n.prev
+	if n.Next != nil {
+		n.Next.Prev = n.Prev
 	} else {
-		n.in.last = n.prev
+		n.in.Last = n.Prev
 	}
-	n.in, n.prev, n.next = nil, nil, nil
+	n.in, n.Prev, n.Next = nil, nil, nil
 }
 
-// all goes through the elements in order. The present one may be taken out meanwhile.
-func (l *list[T]) all(yield func(*T) bool) {
-	for n := l.first; n != nil; {
-		next := n.next
-		if !yield(n.of) {
+// All goes through the elements in order. The present one may be taken out meanwhile.
+func (l *List[T]) All(yield func(*T) bool) {
+	for n := l.First; n != nil; {
+		next := n.Next
+		if !yield(n.Of) {
 			return
 		}
 		n = next

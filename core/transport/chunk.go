@@ -2,6 +2,7 @@ package transport
 
 import (
 	"github.com/kvbounce/kvbounce/core/drain"
+	"github.com/kvbounce/kvbounce/core/list"
 	"github.com/kvbounce/kvbounce/core/plan"
 	"github.com/kvbounce/kvbounce/core/wire"
 	"github.com/kvbounce/kvbounce/ports"
@@ -39,7 +40,7 @@ type chunk struct {
 	ahead   bool // counted as staging ahead of its credit
 	ran     bool // a gather was launched before: launching it again is no progress
 
-	node node[chunk] // in one of the transport's queues
+	node list.Node[chunk] // in one of the transport's queues
 }
 
 func (c *chunk) credited() bool { return c.credit.Region != 0 }

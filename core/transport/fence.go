@@ -74,10 +74,10 @@ func (t *Transport) fencePeer(id ports.Identity, done func(FenceReport)) {
 		t.control.Disconnect(id)
 	}
 	t.failAll(p, ErrFenced, "")
-	for f := range p.flowList.all {
+	for f := range p.flowList.All {
 		t.fenceFlow(f)
 	}
-	for r := range p.reqs.all {
+	for r := range p.reqs.All {
 		t.timers.stop(&r.repeat)
 		r.h.settling.Store(true)
 	}
@@ -155,7 +155,7 @@ func (t *Transport) settle(p *peer) FenceReport {
 		t.engine.Disconnect(p.id)
 		p.engine = false
 	}
-	for r := range p.reqs.all {
+	for r := range p.reqs.All {
 		for i := range r.chunks {
 			c := &r.chunks[i]
 			if c.write == nil {
@@ -186,7 +186,7 @@ func (t *Transport) settle(p *peer) FenceReport {
 		t.endDirect(d, drain.FencedAndSettled)
 		return true
 	})
-	for f := range p.flowList.all {
+	for f := range p.flowList.All {
 		for _, rc := range f.chunks {
 			switch {
 			case rc == nil || rc.hold == nil:

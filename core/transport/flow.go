@@ -5,6 +5,7 @@ import (
 
 	"github.com/kvbounce/kvbounce/core/credit"
 	"github.com/kvbounce/kvbounce/core/drain"
+	"github.com/kvbounce/kvbounce/core/list"
 	"github.com/kvbounce/kvbounce/core/wire"
 	"github.com/kvbounce/kvbounce/ports"
 )
@@ -56,7 +57,7 @@ type flow struct {
 	answer  bool          // DRAIN asked for an answer
 	pending []wire.Credit // credits granted in this turn
 
-	node node[flow] // among its peer's
+	node list.Node[flow] // among its peer's
 }
 
 // regionChunk is one chunk of a flow and the region it was granted.
@@ -92,17 +93,17 @@ func (rc *regionChunk) stateNow() regionState {
 // insert puts a flow into its peer's list, in order of number. Numbers mostly grow, so the search from the end is short.
 func (p *peer) insert(f *flow) {
 	p.flows[f.id] = f
-	behind := p.flowList.last
-	for behind != nil && behind.of.id > f.id {
-		behind = behind.prev
+	behind := p.flowList.Last
+	for behind != nil && behind.Of.id > f.id {
+		behind = behind.Prev
 	}
-	f.node.of = f
-	p.flowList.insert(&f.node, behind)
+	f.node.Of = f
+	p.flowList.Insert(&f.node, behind)
 }
 
 func (p *peer) remove(f *flow) {
 	delete(p.flows, f.id)
-	f.node.unlink()
+	f.node.Unlink()
 }
 
 // creditOf is the credit of a granted chunk.

@@ -400,10 +400,10 @@ func (h *harness) windDown() {
 		}
 		h.turn()
 		for _, p := range append([]*peer(nil), h.tr.order...) {
-			for r := range p.reqs.all {
+			for r := range p.reqs.All {
 				h.queueFrom(p.id, drained(r.id))
 			}
-			for f := range p.flowList.all {
+			for f := range p.flowList.All {
 				h.queueFrom(p.id, drainOf(f.id))
 			}
 		}

@@ -36,7 +36,7 @@ func (t *Transport) inspect() Inspection {
 	in := Inspection{Unproved: t.mayTouch(true)}
 	for _, p := range t.order {
 		in.Peers = append(in.Peers, PeerView{p.id, p.added, p.superseded, p.fenced, p.settling, p.heardAt, p.party.Since(), p.tracked, p.draining, p.live, p.party.Totals()})
-		for f := range p.flowList.all {
+		for f := range p.flowList.All {
 			if f.state == flowOpen {
 				continue
 			}

@@ -26,9 +26,9 @@ func (t *Transport) recount() {
 			strangers++
 		}
 		n, finished := 0, 0
-		for f := range p.flowList.all {
+		for f := range p.flowList.All {
 			f.checkCopies()
-			assert(f.node.next == nil || f.id < f.node.next.of.id, "flows of %s are out of order", p.id)
+			assert(f.node.Next == nil || f.id < f.node.Next.Of.id, "flows of %s are out of order", p.id)
 			if f.state == flowFinished {
 				finished++
 			} else {
@@ -38,8 +38,8 @@ func (t *Transport) recount() {
 		assert(n == p.live && finished == p.finished && n+finished == len(p.flows), "flows of %s: %d live, %d finished, counted %d and %d", p.id, n, finished, p.live, p.finished)
 		live += n
 		tracked, draining := 0, 0
-		for r := range p.reqs.all {
-			assert(r.node.next == nil || r.id < r.node.next.of.id, "requests to %s are out of order", p.id)
+		for r := range p.reqs.All {
+			assert(r.node.Next == nil || r.id < r.node.Next.Of.id, "requests to %s are out of order", p.id)
 			tracked++
 			if r.state == requestDraining {
 				draining++

@@ -19,7 +19,7 @@ func (t *Transport) Leave(ranges []ports.Descriptor, done func(error)) error {
 	return t.put(func(t *Transport) {
 		l := &leaving{ranges: ranges, done: done}
 		for _, p := range t.order {
-			for r := range p.reqs.all {
+			for r := range p.reqs.All {
 				if r.state == requestActive {
 					t.leave(l, r)
 				}

@@ -102,7 +102,7 @@ func (t *Transport) endGather() *chunk {
 // anyFlow finds the flow that holds the DATA's region, whoever's it is, and makes the DATA its chunk's.
 func (t *Transport) anyFlow(f *flow, d *wire.Data) *flow {
 	for _, p := range t.order {
-		for g := range p.flowList.all {
+		for g := range p.flowList.All {
 			for _, rc := range g.chunks {
 				if rc.stateNow() == regionGranted && rc.region == d.Region {
 					d.Chunk, d.Chunks = rc.index, uint32(len(g.chunks))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kvbounce/kvbounce/core/drain"
+	"github.com/kvbounce/kvbounce/core/list"
 	"github.com/kvbounce/kvbounce/ports"
 )
 
@@ -49,7 +50,7 @@ type peer struct {
 	// As the target of our requests.
 	lastID   uint64
 	requests map[uint64]*request
-	reqs     list[request] // in order of number
+	reqs     list.List[request] // in order of number
 	tracked  int
 	draining int           // of them failed, their DRAIN not answered
 	heard    bool          // it ever sent a frame
@@ -64,9 +65,9 @@ type peer struct {
 
 	// As the source of flows.
 	flows         map[uint64]*flow
-	flowList      list[flow] // in order of number
-	live          int        // flows that are open or closed and waiting
-	finished      int        // flows kept for re-ACK
+	flowList      list.List[flow] // in order of number
+	live          int             // flows that are open or closed and waiting
+	finished      int             // flows kept for re-ACK
 	highestOldest uint64
 	drained       drainedRequests
 
@@ -283,7 +284,7 @@ func (t *Transport) forgetPeer(p *peer) {
 	if !p.superseded {
 		t.strangers--
 	}
-	for f := range p.flowList.all {
+	for f := range p.flowList.All {
 		t.forgetFlow(f)
 	}
 	if t.control != nil {

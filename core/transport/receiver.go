@@ -220,7 +220,7 @@ func (t *Transport) clearWay() (cleared bool) {
 	if t.grants.Active() == 0 {
 		return false
 	}
-	for c := range t.cached.all {
+	for c := range t.cached.All {
 		if t.credits.InTheWay(c.staging.Block()) {
 			t.takeStaging(c)
 			cleared = true
@@ -450,11 +450,11 @@ func (t *Transport) finish(f *flow) {
 
 // oldestFinished is the finished flow with the lowest number; there is one.
 func (p *peer) oldestFinished() *flow {
-	n := p.flowList.first
-	for n.of.state != flowFinished {
-		n = n.next
+	n := p.flowList.First
+	for n.Of.state != flowFinished {
+		n = n.Next
 	}
-	return n.of
+	return n.Of
 }
 
 func (t *Transport) endLive(f *flow) {

@@ -92,7 +92,7 @@ func (t *Transport) closeBelow(p *peer, oldest uint64) {
 	}
 	p.highestOldest = oldest
 	p.drained.dropBelow(oldest)
-	for f := range p.flowList.all {
+	for f := range p.flowList.All {
 		if f.id >= oldest {
 			return
 		}

@@ -102,7 +102,7 @@ func onesOf(n int) []uint32 {
 // spoilArena retains all regions that beta holds, as if its leases had ended.
 func spoilArena(h *harness) {
 	h.Helper()
-	for f := range h.peer(peerB).flowList.all {
+	for f := range h.peer(peerB).flowList.All {
 		for _, rc := range f.chunks {
 			if rc != nil {
 				rc.hold.Retain()

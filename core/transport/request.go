@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kvbounce/kvbounce/core/drain"
+	"github.com/kvbounce/kvbounce/core/list"
 	"github.com/kvbounce/kvbounce/core/plan"
 	"github.com/kvbounce/kvbounce/core/wire"
 	"github.com/kvbounce/kvbounce/ports"
@@ -68,7 +69,7 @@ type request struct {
 	firstGather, firstWrite, firstData           ports.Instant
 	lastCredit, lastGather, lastWrite, lastAcked ports.Instant
 
-	node node[request] // among those to its peer
+	node list.Node[request] // among those to its peer
 }
 
 // Start hands a planned request to the reactor. Its chunks follow by Handle.Planned, in order. Any goroutine.
@@ -88,14 +89,14 @@ func (p *peer) track(r *request) {
 	r.id = p.lastID
 	r.h.id.Store(r.id)
 	p.requests[r.id] = r
-	r.node.of = r
-	p.reqs.push(&r.node)
+	r.node.Of = r
+	p.reqs.Push(&r.node)
 	p.tracked++
 }
 
 func (p *peer) untrack(r *request) {
 	delete(p.requests, r.id)
-	r.node.unlink()
+	r.node.Unlink()
 	p.tracked--
 }
 
@@ -121,7 +122,7 @@ func (r *request) stages(now ports.Instant) Stages {
 // sendWant sends WANT, for the first time or again.
 func (t *Transport) sendWant(r *request) {
 	w := &t.out.want
-	*w = wire.Want{Request: r.id, Oldest: r.peer.reqs.first.of.id, Token: r.sub.Token, Endpoint: t.control.Endpoint(), ChunkBytes: r.sub.Chunks}
+	*w = wire.Want{Request: r.id, Oldest: r.peer.reqs.First.Of.id, Token: r.sub.Token, Endpoint: t.control.Endpoint(), ChunkBytes: r.sub.Chunks}
 	if t.mutated("state an oldest above requests in progress") {
 		w.Oldest = r.id
 	}

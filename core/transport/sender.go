@@ -29,7 +29,7 @@ func (t *Transport) startRequest(r *request) {
 	r.chunks = make([]chunk, len(r.sub.Chunks))
 	for i := range r.chunks {
 		c := &r.chunks[i]
-		c.req, c.index, c.node.of = r, uint32(i), c
+		c.req, c.index, c.node.Of = r, uint32(i), c
 	}
 	for i, c := range r.sub.Plan {
 		r.chunks[i].plan, r.chunks[i].state = c, chunkPlanned
@@ -125,16 +125,16 @@ func (t *Transport) queueGather(c *chunk) {
 	switch {
 	case c.state != chunkPlanned || c.req.state != requestActive:
 	case c.credited():
-		t.needy.push(&c.node)
+		t.needy.Push(&c.node)
 	default:
-		t.eager.push(&c.node)
+		t.eager.Push(&c.node)
 	}
 }
 
 // launchGathers starts gathers while there are copy contexts and staging: first for chunks that have a credit, whose bytes can leave at once, then ahead of credits.
 func (t *Transport) launchGathers() {
-	for n := t.needy.first; n != nil; n = t.needy.first {
-		c := n.of
+	for n := t.needy.First; n != nil; n = t.needy.First {
+		c := n.Of
 		if t.copiesFull() || !t.stage(c) {
 			return
 		}
@@ -145,8 +145,8 @@ func (t *Transport) launchGathers() {
 	if !t.settings.EagerGather {
 		return
 	}
-	for n := t.eager.first; n != nil; n = t.eager.first {
-		c := n.of
+	for n := t.eager.First; n != nil; n = t.eager.First {
+		c := n.Of
 		if t.copiesFull() || t.eagerUse+uint64(c.plan.Bytes) > t.credits.Usable()/2 {
 			return
 		}
@@ -175,8 +175,8 @@ func (t *Transport) stage(c *chunk) bool {
 		}
 		// The youngest is taken: the oldest is the next to get a credit.
 		var victim *chunk
-		if last := t.cached.last; last != nil {
-			victim = last.of
+		if last := t.cached.Last; last != nil {
+			victim = last.Of
 		} else if t.mutated("take staging under a running gather") {
 			victim = t.endGather()
 		}
@@ -201,7 +201,7 @@ func (t *Transport) dropStaging(c *chunk) {
 		return
 	}
 	t.endAhead(c)
-	c.node.unlink()
+	c.node.Unlink()
 	c.staging.Drop()
 	c.staging = nil
 }
@@ -229,7 +229,7 @@ func (t *Transport) gather(c *chunk) bool {
 		return false
 	}
 	t.counters.Add(GathersRun, 1)
-	c.node.unlink()
+	c.node.Unlink()
 	c.state = chunkGathering
 	if !c.credited() {
 		c.ahead = true
@@ -280,7 +280,7 @@ func (t *Transport) onGathered(c *chunk, e drain.Evidence) {
 	if c.credited() {
 		t.write(c)
 	} else {
-		t.cached.push(&c.node)
+		t.cached.Push(&c.node)
 	}
 	t.checkSource(r)
 }
@@ -347,7 +347,7 @@ func (t *Transport) onCredit(r *request, cr wire.Credit, chunks uint32) {
 	case chunkPlanned:
 		t.queueGather(c)
 	case chunkGathered:
-		c.node.unlink()
+		c.node.Unlink()
 		t.write(c)
 		t.checkSource(r)
 	}

@@ -41,7 +41,7 @@ func (t *Transport) fail(r *request, f *Failure) {
 
 // failAll fails every request to a peer that is in progress, direct ones included.
 func (t *Transport) failAll(p *peer, kind error, text string) {
-	for r := range p.reqs.all {
+	for r := range p.reqs.All {
 		t.fail(r, &Failure{Kind: kind, Text: text})
 	}
 	t.failUnstarted(p, kind, text)
@@ -62,7 +62,7 @@ func (t *Transport) endChunk(c *chunk) {
 		c.staging.Open(drain.Gather)
 	}
 	t.endAhead(c)
-	c.node.unlink()
+	c.node.Unlink()
 	if c.staging != nil {
 		c.staging.Drop()
 		if !running {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kvbounce/kvbounce/core/credit"
 	"github.com/kvbounce/kvbounce/core/drain"
+	"github.com/kvbounce/kvbounce/core/list"
 	"github.com/kvbounce/kvbounce/core/wire"
 	"github.com/kvbounce/kvbounce/ports"
 )
@@ -98,12 +99,12 @@ type Transport struct {
 	closing   bool
 
 	// Sender.
-	waiting   []*request  // for their ready event
-	needy     list[chunk] // planned chunks with a credit
-	eager     list[chunk] // planned chunks without one
-	cached    list[chunk] // gathered chunks without a credit: their staging may be taken
-	draining  int         // requests whose DRAIN has no answer
-	eagerUse  uint64      // bytes of staging gathered ahead of credits
+	waiting   []*request       // for their ready event
+	needy     list.List[chunk] // planned chunks with a credit
+	eager     list.List[chunk] // planned chunks without one
+	cached    list.List[chunk] // gathered chunks without a credit: their staging may be taken
+	draining  int              // requests whose DRAIN has no answer
+	eagerUse  uint64           // bytes of staging gathered ahead of credits
 	gathers   []*chunk
 	writes    []*chunk
 	directs   []*direct
