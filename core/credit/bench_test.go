@@ -51,14 +51,14 @@ const (
 	benchArena  = 512 * mib
 	benchChunk  = 40 * mib
 	benchWindow = 8
-	benchChunks = 1 << 22 // of a flow: more than any benchmark grants
+	benchChunks = 1 << 27 // of all flows: more than are granted in a second
 )
 
 // BenchmarkGrant has every flow want more than the arena holds. One step gives the oldest block back and grants until nothing fits; the time is that of a grant with all that it takes.
 func BenchmarkGrant(b *testing.B) {
-	small, large := sizes(benchChunks, mib), sizes(benchChunks, 32*mib)
 	for _, percent := range []int{0, 10, 90} {
 		for _, flows := range []int{10, 1000, 100_000} {
+			small, large := sizes(benchChunks/flows, mib), sizes(benchChunks/flows, 32*mib)
 			open := func(open func(chunks []uint32)) {
 				for i := range flows {
 					if i%10 < percent/10 {
