@@ -131,8 +131,8 @@ func newRunsJSON(runs []ports.Run) []runJSON {
 	for i := range runs {
 		r := &runs[i]
 		out[i] = runJSON{Offset: r.Offset, Addr: r.Addr, Stride: r.Stride, Piece: r.Piece, Pieces: r.Pieces, Step: r.Step}
-		if r.Table != ports.NoTable {
-			out[i].Table = &r.Table
+		if table := r.Table; table != ports.NoTable { // a copy: a planner's runs are overwritten
+			out[i].Table = &table
 		}
 	}
 	return out
