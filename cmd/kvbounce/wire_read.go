@@ -119,7 +119,7 @@ func messageOf(t wire.Type, f *fields) wire.Message {
 		return &wire.Ack{Request: request, Region: f.u64("region"), Chunk: f.u32("chunk"), Chunks: f.u32("chunks")}
 	case wire.TypeNack:
 		n := &wire.Nack{Request: request, Region: f.u64("region"), Chunk: f.u32("chunk"), Chunks: f.u32("chunks"), Reason: wire.Reason(f.u32("reason")), Text: f.text("text")}
-		if f.has("reason_name") {
+		if n.Reason != 0 && f.has("reason_name") { // a message with reason 0 is refused for that
 			f.word("reason_name", n.Reason.String())
 		}
 		return n

@@ -29,7 +29,7 @@ func TestDataRejects(t *testing.T) {
 		reject("payload without its fixed fields", "length", payload(0, 0, 0, 0, 0, 0, 0)),
 		reject("count above the payload", "count", u32At(atCount, 4)),
 		reject("count of 2^32-1", "count", u32At(atCount, 0xFFFFFFFF)),
-		reject("count below the payload", "length", u32At(atCount, 2)),
+		reject("count below the payload", "count", u32At(atCount, 2)),
 		reject("indices above the payload", "indices", u32At(atIndices, 0xFFFFFFFF)),
 		reject("indices one above the payload", "indices", u32At(atIndices, (3*wire.RunBytes+16)/4+1)),
 		reject("indices swallow a run", "count", u32At(atIndices, 5)),

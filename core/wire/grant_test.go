@@ -20,7 +20,7 @@ func TestGrantRejects(t *testing.T) {
 		reject("count above the payload", "count", u32At(atCount, 3)),
 		reject("count of 2^32-1", "count", u32At(atCount, 0xFFFFFFFF)),
 		reject("count whose bytes are 2 modulo 2^32 records", "count", u32At(atCount, 1<<27+2)),
-		reject("count below the payload", "length", u32At(atCount, 1)),
+		reject("count below the payload", "count", u32At(atCount, 1)),
 		reject("a byte left over", "length", longer(0)),
 		reject("a byte too few", "count", shorter(1)),
 		reject("addr 0", "credits[1].addr", u64At(second, 0)),

@@ -106,11 +106,13 @@ func needPayload(t Type, payload []byte, atLeast int) error {
 // checkCount checks that there are records, and that they fill exactly the rest of the payload.
 func (h Header) checkCount(rest []byte, recordBytes uint64) error {
 	need := uint64(h.Count) * recordBytes
-	switch {
+	switch held := uint64(len(rest)) / recordBytes; {
 	case h.Count == 0:
 		return wrong(h.Type.String(), "count", 0, "at least 1")
 	case need > uint64(len(rest)):
-		return wrong(h.Type.String(), "count", h.Count, fmt.Sprintf("at most the %d records that the payload holds", uint64(len(rest))/recordBytes))
+		return wrong(h.Type.String(), "count", h.Count, fmt.Sprintf("at most the %d records that the payload holds", held))
+	case held*recordBytes == uint64(len(rest)) && uint64(h.Count) < held:
+		return wrong(h.Type.String(), "count", h.Count, fmt.Sprintf("%d, the records that the payload holds", held))
 	case need < uint64(len(rest)):
 		return h.leftOver(uint64(len(rest)) - need)
 	}

@@ -25,7 +25,7 @@ func TestWantRejects(t *testing.T) {
 		reject("no chunks", "count", u32At(atChunks, 0), u32At(atCount, 0), shorter(8)),
 		reject("count above the payload", "count", u32At(atCount, 3)),
 		reject("count of 2^32-1", "count", u32At(atCount, 0xFFFFFFFF)),
-		reject("count below the payload", "length", u32At(atCount, 1)),
+		reject("count below the payload", "count", u32At(atCount, 1)),
 		reject("a byte left over", "length", longer(0)),
 		reject("a byte too few", "count", shorter(1)),
 		reject("payload without its fixed fields", "length", payload(make([]byte, 19)...)),
