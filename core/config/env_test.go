@@ -84,7 +84,7 @@ func TestOriginalInACrossFault(t *testing.T) {
 	require.Equal(t, uint64(512<<20), c.ArenaSize)
 	require.Equal(t, uint64(256<<20), c.RetainLimit)
 	require.Equal(t, 3, c.CopyStreams, "other originals stay")
-	require.Equal(t, []string{`KVBOUNCE_ARENA_SIZE is "512K"; allowed: at least 2 x ARENA_GRANULARITY (2M); ` +
+	require.Equal(t, []string{`TRTLLM_NIXL_BOUNCE_ARENA_SIZE_BYTES is "512K"; allowed: at least 2 x ARENA_GRANULARITY (2M); ` +
 		`TRTLLM_NIXL_BOUNCE_ARENA_SIZE_BYTES is ignored, the default 512M is used`}, warnings)
 
 	_, warnings, err = FromEnv([]string{"KVBOUNCE_ARENA_GRANULARITY=512M", "TRTLLM_NIXL_BOUNCE_ARENA_SIZE_BYTES=1000M"})

@@ -130,8 +130,11 @@ func (l *loader) report(r row, value string) {
 
 // variable names what set a setting in an error; the variable that could, where none did.
 func (l *loader) variable(name string) string {
-	if o := l.origins[name]; o.Source == FromFile {
+	switch o := l.origins[name]; o.Source {
+	case FromFile:
 		return fmt.Sprintf("%s (%s line %d)", strings.ToLower(name), o.File, o.Line)
+	case FromOriginal:
+		return o.Variable
 	}
 	return Prefix + name
 }
@@ -146,7 +149,6 @@ func (l *loader) finish() (Resolved, error) {
 		}
 		for _, f := range faults {
 			if !slices.ContainsFunc(f.settings, func(name string) bool { return l.bad[name] }) {
-				f.err.Variable = l.variable(f.err.Setting)
 				l.errs = append(l.errs, f.err)
 			}
 		}
@@ -161,6 +163,7 @@ func (l *loader) finish() (Resolved, error) {
 // each. It reports whether there were any.
 func (l *loader) dropOriginals(faults []fault) (dropped bool) {
 	for _, f := range faults {
+		f.err.Variable = l.variable(f.err.Setting)
 		for _, r := range rows(&l.config) {
 			if l.origins[r.Name].Source != FromOriginal || !slices.Contains(f.settings, r.Name) {
 				continue
