@@ -83,6 +83,12 @@ type Rester interface {
 	Rest() bool
 }
 
+// TurnCounter is a TransferEngine whose Progress may return before the engine was driven, since another thread does it.
+type TurnCounter interface {
+	// Turns is how often the engine has been driven to the end. Reactor.
+	Turns() uint64
+}
+
 // TransferEngine moves bytes between registered memory of this agent and of its peers, one-sidedly.
 //
 // Register, Deregister, Metadata, Info and Close may be called from any goroutine and may block (pinning memory takes time). All other methods are

@@ -77,6 +77,7 @@ type Engine struct {
 	driven     atomic.Bool // Progress asked for a turn that was not taken yet
 	resting    atomic.Bool // Progress is not called for the time being
 	moved      atomic.Bool // something happened since Progress last answered
+	turns      atomic.Uint64
 
 	closing sync.Once
 	ended   chan struct{} // closed when the thread has ended
@@ -93,6 +94,7 @@ type peer struct {
 var (
 	_ ports.TransferEngine = (*Engine)(nil)
 	_ ports.Rester         = (*Engine)(nil)
+	_ ports.TurnCounter    = (*Engine)(nil)
 )
 
 // New loads the library if that was not done before, and makes an agent. The first call of a process takes about 0.1 s, and changes environment variables (see environment.go), so
@@ -270,6 +272,9 @@ func (e *Engine) Progress() (moved bool) {
 	e.tryTurn(true)
 	return e.moved.Swap(false)
 }
+
+// Turns implements ports.TurnCounter.
+func (e *Engine) Turns() uint64 { return e.turns.Load() }
 
 // Rest implements ports.Rester. In device mode NIXL is the reactor's to call.
 func (e *Engine) Rest() bool {

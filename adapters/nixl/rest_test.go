@@ -65,3 +65,23 @@ func (e *Engine) links() (n int) {
 	_ = e.call(func() error { n = len(e.driver.links); return nil })
 	return n
 }
+
+// While the thread is at something else no turn is counted, however often Progress asks for one.
+func TestTurnsAreTheThreads(t *testing.T) {
+	e := newEngine(t, Config{Identity: newIdentity(t, "me"), Memory: ports.Host})
+	release, stuck := make(chan struct{}), make(chan struct{})
+	go func() {
+		_ = e.call(func() error { close(stuck); <-release; return nil }) // as memory that takes long to pin
+	}()
+	<-stuck
+	before := e.Turns()
+	for range 1000 {
+		e.Progress()
+	}
+	require.Equal(t, before, e.Turns())
+	close(release)
+	require.Eventually(t, func() bool {
+		e.Progress()
+		return e.Turns() > before+10
+	}, 20*time.Second, time.Millisecond)
+}

@@ -124,6 +124,7 @@ func (e *Engine) turn(driven bool) (moved, posted bool) {
 	moved = e.driver.poll() || moved
 	if driven {
 		moved = e.driver.reconsider() || moved
+		e.turns.Add(1)
 	}
 	if e.inline && e.driver.canSettle() {
 		e.bell.ring()

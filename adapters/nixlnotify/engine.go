@@ -19,11 +19,13 @@ type Engine struct {
 	ports.TransferEngine
 	connections *connections
 	inbox       *inbox
+	turns       uint64
 }
 
 var (
 	_ ports.TransferEngine = (*Engine)(nil)
 	_ ports.Rester         = (*Engine)(nil)
+	_ ports.TurnCounter    = (*Engine)(nil)
 )
 
 // errReserved: the receiver would take the message for a frame.
@@ -68,6 +70,15 @@ func (e *Engine) Notify(peer ports.Identity, message []byte) error {
 func (e *Engine) Rest() bool {
 	below, ok := e.TransferEngine.(ports.Rester)
 	return ok && below.Rest()
+}
+
+// Turns implements ports.TurnCounter where the engine below does. Where it does not, its Progress drives it, and every question comes after a turn.
+func (e *Engine) Turns() uint64 {
+	if below, ok := e.TransferEngine.(ports.TurnCounter); ok {
+		return below.Turns()
+	}
+	e.turns++
+	return e.turns
 }
 
 // RecvNotify implements ports.TransferEngine. It passes over frames.

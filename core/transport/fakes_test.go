@@ -128,6 +128,14 @@ type fakeEngine struct {
 	notified             []string
 }
 
+// countedEngine is driven by another thread.
+type countedEngine struct {
+	*fakeEngine
+	turns uint64
+}
+
+func (e *countedEngine) Turns() uint64 { return e.turns }
+
 func (e *fakeEngine) Progress() bool { e.progressed++; e.resting = false; return e.moves }
 
 func (e *fakeEngine) Rest() bool { e.resting = e.rests; return e.rests }

@@ -34,7 +34,7 @@ type FenceReport struct {
 type fence struct {
 	peer   *peer
 	driven time.Duration // how much of the delay has counted
-	last   ports.Instant // when the engine was last driven, real time
+	last   ports.Instant // when the engine was last seen driven, real time
 	done   []func(FenceReport)
 }
 
@@ -114,8 +114,15 @@ func (t *Transport) fenceFlow(f *flow) {
 	}
 }
 
-// countDriven counts this turn, which drove the engine, for the settle delays.
+// countDriven counts this turn for the settle delays, if it saw that the engine was driven.
 func (t *Transport) countDriven() {
+	if t.turnCounter != nil {
+		turns := t.turnCounter.Turns()
+		if turns == t.turns {
+			return
+		}
+		t.turns = turns
+	}
 	for _, f := range t.fences {
 		switch gap := t.real.Sub(f.last); {
 		case gap > settleAnew:

@@ -218,6 +218,22 @@ func TestSettleDelay(t *testing.T) {
 		require.InDelta(t, settleDelay, settledAfter(h, report), float64(5*ms))
 		require.Greater(t, h.engine.progressed, driven+400)
 	})
+	t.Run("of an engine that another thread drives, by that thread's turns", func(t *testing.T) {
+		h, report := start(t)
+		counted := &countedEngine{fakeEngine: h.engine}
+		h.tr.turnCounter = counted
+		h.pass(2*settleDelay, ms)
+		require.False(t, report.Settled, "the thread was at something else")
+		counted.turns++
+		h.pass(ms, ms)
+		require.False(t, report.Settled, "after so long a gap it starts anew")
+		left := settleDelay
+		for ; !report.Settled; left -= ms {
+			counted.turns++
+			h.pass(ms, ms)
+		}
+		require.InDelta(t, 0, left, float64(5*ms))
+	})
 	t.Run("gaps over 10 ms are not counted", func(t *testing.T) {
 		h, report := start(t)
 		h.pass(settleDelay*2/5, ms)
