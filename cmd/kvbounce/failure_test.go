@@ -30,11 +30,11 @@ func TestDirectFailureSaysWhyItWentDirectly(t *testing.T) {
 	require.NoError(t, err)
 	_, err = sender.do(call{Op: "add", Desc: r.Desc, DstBase: r.DstBase + 1<<40}) // where no memory is
 	require.NoError(t, err)
-	for path, reason := range map[string]string{pathDirect: "direct_forced", pathRouted: "direct_few_pieces"} {
+	for path, reason := range map[string]string{pathDirect: "the direct path was asked for", pathRouted: "it has too few pieces"} {
 		r, err := sender.do(call{Op: "burst", Path: path, Count: 1})
 		require.NoError(t, err)
 		require.Contains(t, r.Failure, "memory is not registered with the engine")
-		require.True(t, strings.HasSuffix(r.Failure, "; it went directly ("+reason+")"), r.Failure)
+		require.Contains(t, r.Failure, "; it went directly: "+reason+"; register the memory for direct use on both sides")
 	}
 	require.NoError(t, sender.end())
 	require.NoError(t, receiver.end())
@@ -124,7 +124,7 @@ func TestSendFailStops(t *testing.T) {
 		require.Equal(t, wiring.ExitFailStop, exit.ExitCode(), errs.String())
 		const failed, doubt = "direct transfer in round 0 from send#", "fail-stop: the close deadline passed and memory of the application may still be touched"
 		require.Contains(t, errs.String(), "kvbounce: "+failed)
-		require.Contains(t, errs.String(), "longer than 2s; it went directly (direct_forced)\n")
+		require.Contains(t, errs.String(), "longer than 2s; it went directly: the direct path was asked for\n")
 		require.Contains(t, errs.String(), "kvbounce: "+doubt+"\n  ")
 		require.Contains(t, errs.String(), "bytes: direct transfer, peer recv#")
 		if !asJSON {

@@ -9,8 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -207,7 +205,6 @@ func (w *worker) burst(c call) (r reply, err error) {
 			return reply{}, err
 		}
 	}
-	routes := w.node.Stats().Routes
 	for range c.Count {
 		began := time.Now()
 		if w.handle, err = w.node.Submit(request); err != nil {
@@ -215,27 +212,12 @@ func (w *worker) burst(c call) (r reply, err error) {
 		}
 		end, err := w.wait()
 		took := time.Since(began)
-		if end.Failure != "" && w.handle.Path() == transport.PathDirect {
-			end.Failure += "; it went directly (" + w.whyDirect(routes) + ")"
-		}
 		if err != nil || end.Failure != "" {
 			return end, err
 		}
 		r.Transfers = append(r.Transfers, transfer{took, w.handle.Stages()})
 	}
 	return r, nil
-}
-
-// whyDirect names the agent's reason for the direct path, of requests since its routes were counted.
-func (w *worker) whyDirect(before map[string]uint64) string {
-	var names []string
-	for name, n := range w.node.Stats().Routes {
-		if name != agent.Bounced.String() && n > before[name] {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
 }
 
 // start fills the source with the round's pattern and submits the layout.

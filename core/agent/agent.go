@@ -187,6 +187,9 @@ func (a *Agent) handshake() *wire.Handshake {
 
 func roundUp(d, unit time.Duration) time.Duration { return (d + unit - 1) / unit * unit }
 
+// Now is the time of the last turn, less the time for which the process was paused. Reactor.
+func (a *Agent) Now() ports.Instant { return a.transport.Now() }
+
 // Poll takes one turn of the reactor. It reports whether anything moved, and when it must be called again at the latest. Reactor.
 func (a *Agent) Poll(now ports.Instant) (work bool, next ports.Instant) {
 	work, next = a.transport.Poll(now)

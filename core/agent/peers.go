@@ -106,8 +106,9 @@ func (a *Agent) judge(desc AgentDesc, force bool) (transport.PeerInfo, *peerView
 			info.RequestTimeout = min(info.RequestTimeout, h.RequestTimeout)
 		}
 		view.chunkLimit = min(a.arena.maxChunk, h.MaxChunk, h.ArenaUsable)
-		view.arena, view.needsToken, view.capable = arenaKind(&h), h.TokenRequired, h.Ownership
+		view.arena = arenaKind(&h)
 	}
+	view.needsToken, view.capable = h.TokenRequired, h.Ownership // whatever rules bounce out
 	view.limits = Limits(a.cfg.ChunkTarget, view.chunkLimit, a.bothDevices(view))
 	return info, view, PeerReport{Bounce: info.Bounce, Reason: view.reason, ChunkLimit: view.chunkLimit, Timeout: info.RequestTimeout}, nil
 }

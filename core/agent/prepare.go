@@ -25,14 +25,14 @@ type Prepared struct {
 
 // preparedCut is the plan for one chunk limit. The transport reads it and nobody changes it.
 type preparedCut struct {
-	limits  plan.Limits
-	summary plan.Summary
-	mixed   bool // one side has memory of several places: only the direct path takes it
-	sizes   []uint32
-	chunks  []*plan.Chunk
+	limits    plan.Limits
+	summary   plan.Summary
+	unplanned error // why there are no chunks: only the direct path takes it
+	sizes     []uint32
+	chunks    []*plan.Chunk
 }
 
-// Prepare plans a transfer between local and remote memory for Request.Plan. The slices are copied. Errors are those that Submit would return for the lists, and plan.ErrOverlap for destinations that
+// Prepare plans a write from local to remote memory for Request.Plan. The slices are copied. Errors are those that Submit would return for the lists, and plan.ErrOverlap for destinations that
 // overlap.
 func (a *Agent) Prepare(peer ports.Identity, local, remote []ports.Descriptor) (*Prepared, error) {
 	view, err := a.view(peer)
@@ -59,11 +59,10 @@ func (p *Prepared) forLimits(lim plan.Limits) (*preparedCut, error) {
 	planner := p.agent.planners.Get().(*planning)
 	defer p.agent.planners.Put(planner)
 	summary, err := planner.Begin(p.local, p.remote, lim)
-	mixed := errors.Is(err, plan.ErrPlaces)
-	if err != nil && !mixed {
+	if err != nil && !directOnly(err) {
 		return nil, err
 	}
-	c := &preparedCut{limits: lim, summary: summary, mixed: mixed, sizes: slices.Clone(planner.ChunkBytes())}
+	c := &preparedCut{limits: lim, summary: summary, unplanned: err, sizes: slices.Clone(planner.ChunkBytes())}
 	for range c.sizes {
 		chunk := new(plan.Chunk)
 		planner.Next(chunk)
@@ -91,15 +90,15 @@ func (a *Agent) submitPrepared(view *peerView, r Request, began ports.Instant) (
 	if err != nil {
 		return nil, err
 	}
-	path, err := a.router.choose(a, view, r, cut.summary, cut.mixed)
+	if cut.unplanned == nil && cut.summary.Bytes == 0 {
+		return a.empty(r)
+	}
+	reason, err := a.router.choose(a, view, r, cut.summary, cut.unplanned)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case path == transport.PathDirect:
-		return a.submitDirect(r)
-	case cut.summary.Bytes == 0:
-		return a.empty(r, path)
+	if reason != Bounced {
+		return a.submitDirect(r, reason)
 	}
 	return a.transport.Start(transport.Submission{
 		Peer: r.Peer, Chunks: cut.sizes, Plan: cut.chunks, Bytes: cut.summary.Bytes, Token: r.Token, Ready: r.Ready, Notify: r.Notify,

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/kvbounce/kvbounce/core/plan"
-	"github.com/kvbounce/kvbounce/core/transport"
 	"github.com/kvbounce/kvbounce/ports"
 )
 
@@ -21,6 +20,7 @@ const (
 	DirectNotAWrite     // reads go directly
 	DirectPeerHandshake // the peer's handshake rules bounce out
 	DirectMixedPlaces   // several devices on one side
+	DirectTooManyChunks // by the peer's chunk limit
 	DirectSourcePlace   // the source is not of the arena's device
 	DirectDestination   // the destination is not of the kind of the peer's arena
 	DirectFewPieces
@@ -30,12 +30,12 @@ const (
 )
 
 var reasonNames = [reasons]string{
-	"bounced", "direct_forced", "direct_bounce_off", "direct_not_a_write", "direct_peer_handshake", "direct_mixed_places", "direct_source_place",
+	"bounced", "direct_forced", "direct_bounce_off", "direct_not_a_write", "direct_peer_handshake", "direct_mixed_places", "direct_too_many_chunks", "direct_source_place",
 	"direct_destination_kind", "direct_few_pieces", "direct_large_pieces", "direct_retained",
 }
 
 var reasonTexts = [reasons]string{
-	"", "the direct path was asked for", "bounce is off here", "only writes can bounce", "the peer's handshake does not allow it", "one side has memory of several devices",
+	"", "the direct path was asked for", "bounce is off here", "only writes can bounce", "the peer's handshake does not allow it", "one side has memory of several devices", "it needs too many chunks",
 	"the source is not memory of the arena's device", "the destination is not memory of the kind of the peer's arena", "it has too few pieces", "its pieces are too large",
 	"too much of the arena is in doubt",
 }
@@ -49,9 +49,9 @@ var ErrNoBounce = errors.New("the request can't take the bounce path")
 // router chooses paths and counts why.
 type router struct{ count [reasons]atomic.Uint64 }
 
-// choose picks the path of a request. mixed says that one side has memory of several places.
-func (rt *router) choose(a *Agent, v *peerView, r Request, s plan.Summary, mixed bool) (transport.Path, error) {
-	reason := a.reason(v, r, s, mixed)
+// choose picks the path of a request that has bytes. unplanned is why it has no plan, which only the direct path can do without.
+func (rt *router) choose(a *Agent, v *peerView, r Request, s plan.Summary, unplanned error) (Reason, error) {
+	reason := a.reason(v, r, s, unplanned)
 	must := r.Route == ForceBounce || r.Token != 0 || a.ownership.Load()
 	if must && (reason == DirectFewPieces || reason == DirectLargePieces) {
 		// These two are about speed; a request that must bounce may be slow.
@@ -72,22 +72,22 @@ func (rt *router) choose(a *Agent, v *peerView, r Request, s plan.Summary, mixed
 		return 0, fmt.Errorf("%w: a request with a receive token can't go directly", ErrNoBounce)
 	case must:
 		text := reasonTexts[reason]
-		if reason == DirectPeerHandshake {
+		switch reason {
+		case DirectPeerHandshake:
 			text = v.reason
+		case DirectTooManyChunks:
+			text = unplanned.Error()
 		}
 		return 0, fmt.Errorf("%w: %s", ErrNoBounce, text)
-	case v.needsToken && r.Op == Write:
-		return 0, fmt.Errorf("%w: the peer %s requires a receive token, and without one nothing may be sent to it", ErrNoBounce, r.Peer)
+	case v.needsToken:
+		return 0, fmt.Errorf("%w: the peer %s requires receive tokens: nothing goes directly to or from it", ErrNoBounce, r.Peer)
 	}
 	rt.count[reason].Add(1)
-	if reason == Bounced {
-		return transport.PathBounce, nil
-	}
-	return transport.PathDirect, nil
+	return reason, nil
 }
 
 // reason applies the rules of protocol.md, 9, in their order.
-func (a *Agent) reason(v *peerView, r Request, s plan.Summary, mixed bool) Reason {
+func (a *Agent) reason(v *peerView, r Request, s plan.Summary, unplanned error) Reason {
 	switch {
 	case r.Route == ForceDirect:
 		return DirectForced
@@ -97,15 +97,17 @@ func (a *Agent) reason(v *peerView, r Request, s plan.Summary, mixed bool) Reaso
 		return DirectNotAWrite
 	case v.reason != "":
 		return DirectPeerHandshake
-	case mixed:
+	case errors.Is(unplanned, plan.ErrPlaces):
 		return DirectMixedPlaces
+	case unplanned != nil:
+		return DirectTooManyChunks
 	case placeOf(r.Local) != a.arena.memory.Place:
 		return DirectSourcePlace
 	case placeOf(r.Remote).Kind != v.arena:
 		return DirectDestination
 	case s.Pieces < a.cfg.MinDescriptorCount:
 		return DirectFewPieces
-	case s.Pieces > 0 && s.Bytes/uint64(s.Pieces) > a.cfg.MaxAverageDescriptorSize:
+	case (s.Bytes-1)/uint64(s.Pieces)+1 > a.cfg.MaxAverageDescriptorSize: // rounded up
 		return DirectLargePieces
 	}
 	return Bounced

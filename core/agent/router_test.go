@@ -43,10 +43,18 @@ func TestRoutes(t *testing.T) {
 		DirectNotAWrite:     {request: func() Request { r := good(); r.Op = Read; return r }, forced: "only writes"},
 		DirectPeerHandshake: {request: good, agent: withDirectOnlyPeer, forced: "bounce is off at the peer"},
 		DirectMixedPlaces:   {request: func() Request { r := good(); r.Local = mixed(8, 64); return r }, forced: "several devices"},
-		DirectSourcePlace:   {request: func() Request { r := good(); r.Local = spread(8, 64, device0); return r }, forced: "the source is not"},
-		DirectDestination:   {request: func() Request { r := good(); r.Remote = spread(8, 64, device0); return r }, forced: "the destination is not"},
-		DirectFewPieces:     {request: func() Request { return Request{Local: spread(3, 64, host), Remote: spread(3, 64, host)} }},
-		DirectLargePieces:   {request: func() Request { return Request{Local: spread(8, 1025, host), Remote: spread(8, 1025, host)} }},
+		DirectTooManyChunks: {request: func() Request {
+			huge := []ports.Descriptor{{Addr: 1 << 20, Bytes: 1 << 50}}
+			return Request{Local: huge, Remote: huge}
+		}, forced: "in chunks of at most"},
+		DirectSourcePlace: {request: func() Request { r := good(); r.Local = spread(8, 64, device0); return r }, forced: "the source is not"},
+		DirectDestination: {request: func() Request { r := good(); r.Remote = spread(8, 64, device0); return r }, forced: "the destination is not"},
+		DirectFewPieces:   {request: func() Request { return Request{Local: spread(3, 64, host), Remote: spread(3, 64, host)} }},
+		DirectLargePieces: {request: func() Request { // a mean of 1024 and one eighth
+			r := Request{Local: spread(8, 1024, host), Remote: spread(8, 1024, host)}
+			r.Local[7].Bytes, r.Remote[7].Bytes = 1025, 1025
+			return r
+		}},
 		DirectRetained: {request: good, forced: "fence it", agent: func(t *testing.T) *Agent {
 			a, w := newIdle(t, nil)
 			w.retain(t, a)
@@ -90,6 +98,13 @@ func TestRoutes(t *testing.T) {
 
 // newDirectOnly is newIdle without bounce.
 func newDirectOnly(t *testing.T) *Agent {
+	a, w := newPlain(t)
+	addPlain(t, a, w)
+	return a
+}
+
+// newPlain is an agent whose bounce is off.
+func newPlain(t *testing.T) (*Agent, *world) {
 	_, w := newIdle(t, nil)
 	cfg := config.Default()
 	_, err := cfg.Validate()
@@ -97,8 +112,7 @@ func newDirectOnly(t *testing.T) *Agent {
 	a, err := New(Options{Identity: identity("prefill", 1), Config: cfg, Engine: idleEngine{w}, Clock: w, Rand: rand.New(rand.NewPCG(1, 1))})
 	require.NoError(t, err)
 	require.False(t, a.BounceEnabled())
-	addPlain(t, a, w)
-	return a
+	return a, w
 }
 
 // withDirectOnlyPeer is newIdle whose peer has no bounce.

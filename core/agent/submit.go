@@ -75,21 +75,26 @@ func (a *Agent) Submit(r Request) (*Handle, error) {
 	}
 	planner := a.planners.Get().(*planning)
 	defer a.planners.Put(planner)
-	summary, err := planner.Begin(r.Local, r.Remote, view.limits)
-	if err != nil && !errors.Is(err, plan.ErrPlaces) {
-		return nil, err
+	summary, unplanned := planner.Begin(r.Local, r.Remote, view.limits)
+	if unplanned != nil && !directOnly(unplanned) {
+		return nil, unplanned
 	}
-	path, err := a.router.choose(a, view, r, summary, err != nil)
+	if unplanned == nil && summary.Bytes == 0 {
+		return a.empty(r)
+	}
+	reason, err := a.router.choose(a, view, r, summary, unplanned)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case path == transport.PathDirect:
-		return a.submitDirect(r)
-	case summary.Bytes == 0:
-		return a.empty(r, path)
+	if reason != Bounced {
+		return a.submitDirect(r, reason)
 	}
 	return a.submitBounce(r, planner, summary, began)
+}
+
+// directOnly reports whether an error of the planner's rules out bounce alone.
+func directOnly(err error) bool {
+	return errors.Is(err, plan.ErrPlaces) || errors.Is(err, plan.ErrTooManyChunks)
 }
 
 // submitBounce hands the chunks over one by one, each as soon as its gather is planned. What DATA says of them follows: it is read after PlanChecked only.
@@ -130,27 +135,24 @@ func (a *Agent) submitBounce(r Request, planner *planning, summary plan.Summary,
 }
 
 // empty is a request without bytes: it succeeds at once and sends nothing but its notification.
-func (a *Agent) empty(r Request, path transport.Path) (*Handle, error) {
+func (a *Agent) empty(r Request) (*Handle, error) {
 	if len(r.Notify) > 0 {
 		if err := a.transport.Notify(r.Peer, r.Notify); err != nil {
 			return nil, err
 		}
 	}
-	return transport.Empty(r.Peer, path), nil
+	return transport.Empty(r.Peer), nil
 }
 
 func (a *Agent) since(t ports.Instant) time.Duration { return a.opt.Clock.Now().Sub(t) }
 
-func (a *Agent) submitDirect(r Request) (*Handle, error) {
+func (a *Agent) submitDirect(r Request, reason Reason) (*Handle, error) {
 	local, remote, bytes, err := pair(r.Local, r.Remote)
 	if err != nil {
 		return nil, err
 	}
-	if bytes == 0 {
-		return a.empty(r, transport.PathDirect)
-	}
 	return a.transport.StartDirect(transport.DirectSubmission{
-		Peer: r.Peer, Read: r.Op == Read, Local: local, Remote: remote, Bytes: bytes, Ready: r.Ready, Notify: r.Notify,
+		Peer: r.Peer, Read: r.Op == Read, Local: local, Remote: remote, Bytes: bytes, Ready: r.Ready, Notify: r.Notify, Why: reasonTexts[reason],
 	})
 }
 

@@ -45,7 +45,10 @@ func TestBeginClose(t *testing.T) {
 	h.turn()
 	require.True(t, h.tr.Quiet())
 	h.deliverFrom(peerB, want(1, 8))
-	h.silent()
+	h.expectNack(wire.ReasonRefused) // a stranger need not wait for a timeout either
+	h.deliverFrom(peerB, &wire.Drain{Request: 1, Endpoint: []byte("mem:b")})
+	h.expect(wire.TypeDrainAck)
+	require.True(t, h.tr.Quiet())
 }
 
 func TestStop(t *testing.T) {
@@ -120,7 +123,7 @@ func TestHandleWaits(t *testing.T) {
 	require.ErrorIs(t, failed.Wait(context.Background()), ErrCancelled)
 	require.ErrorContains(t, failed.Err(), "request 2 to "+string(peerA)+" failed: cancelled")
 
-	none := Empty(peerA, PathBounce)
+	none := Empty(peerA)
 	require.Equal(t, Succeeded, none.Status())
 	require.True(t, none.IsQuiesced())
 	require.Zero(t, none.Bytes())

@@ -16,6 +16,7 @@ type DirectSubmission struct {
 	Bytes  uint64
 	Ready  ports.Event
 	Notify []byte
+	Why    string // it does not bounce, for the text of a failure
 }
 
 // direct is a direct transfer, owned by the reactor. It is in the list until there is evidence of its end.
@@ -81,7 +82,7 @@ func (t *Transport) failDirect(d *direct, f *Failure) {
 		return
 	}
 	d.over = true
-	f.Peer = d.sub.Peer
+	f.Peer, f.Direct = d.sub.Peer, d.sub.Why
 	t.counters.Add(DirectFailed, 1)
 	if f.Kind == ErrCancelled && t.mutated("tell quiesced when a direct transfer is cancelled") {
 		d.h.quiesce()

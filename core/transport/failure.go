@@ -33,6 +33,7 @@ type Failure struct {
 	Reason  wire.Reason
 	Text    string // detail: the engine's or the peer's words
 	Cause   error  // the port's error, if one caused it
+	Direct  string // why the request went directly; "" for one that bounced, or was to
 }
 
 // Error is one sentence that names the peer, the request and the reason.
@@ -49,6 +50,12 @@ func (f *Failure) Error() string {
 	}
 	if f.Cause != nil {
 		s += ": " + f.Cause.Error()
+	}
+	if f.Direct != "" {
+		s += "; it went directly: " + f.Direct
+		if errors.Is(f.Cause, ports.ErrNotRegistered) {
+			s += "; register the memory for direct use on both sides, or submit it with a receive token or ForceBounce"
+		}
 	}
 	return s
 }

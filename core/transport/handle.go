@@ -246,9 +246,8 @@ func (l *latch) done() <-chan struct{} {
 }
 
 // Empty is the handle of a request without bytes: it succeeded, and nothing was or will be touched.
-func Empty(peer ports.Identity, path Path) *Handle {
-	h := &Handle{path: path, peer: peer}
+func Empty(peer ports.Identity) *Handle {
+	h := &Handle{path: PathDirect, peer: peer}
 	h.end(nil, Stages{})
-	h.quiesce()
 	return h
 }

@@ -31,7 +31,7 @@ func newPair(t *testing.T, seed uint64, loss int, tweak func(*Settings)) *pair {
 		h.tr = New(h.opt)
 		// Long: what is lost is repeated, and nothing here may end by time alone.
 		info := infoOf(pairNames[1-i])
-		info.RequestTimeout = 30 * time.Second
+		info.RequestTimeout = 10 * time.Minute
 		require.NoError(t, h.addInfo(info))
 		p.side[i] = h
 	}

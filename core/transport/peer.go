@@ -124,9 +124,10 @@ func (t *Transport) addPeer(info PeerInfo) error {
 			info.Endpoint, info.Bounce = nil, false
 		}
 	}
+	again := p != nil && p.added
 	if p == nil {
 		p = t.newPeer(info.Identity)
-	} else if !p.added {
+	} else if !again {
 		t.strangers--
 		t.timers.stop(&p.idle)
 	}
@@ -138,6 +139,9 @@ func (t *Transport) addPeer(info PeerInfo) error {
 		p.inDoubt = false
 	}
 	t.setGate(p)
+	if again {
+		return refused
+	}
 	for _, other := range slices.Clone(t.order) {
 		if other != p && other.id.Name() == p.id.Name() && !other.superseded {
 			t.supersede(other)

@@ -159,6 +159,27 @@ func TestSupersede(t *testing.T) {
 		require.Nil(t, h.peer(peerA).info.Gate.Refusal())
 		require.False(t, h.peer(alphaNext).superseded, "it makes an entry of its own")
 	})
+	t.Run("to add what is added again supersedes nobody", func(t *testing.T) {
+		h := withPeer(t)
+		h.deliverFrom(alphaNext, &wire.Want{Request: 1, Oldest: 1, Endpoint: []byte("mem:x"), ChunkBytes: []uint32{8}})
+		h.expect(wire.TypeGrant)
+		h.add(peerA)
+		h.deliverFrom(alphaNext, &wire.Want{Request: 2, Oldest: 1, ChunkBytes: []uint32{8}})
+		h.expect(wire.TypeGrant)
+		h.add(alphaNext)
+		require.True(t, h.peer(peerA) == nil || h.peer(peerA).superseded)
+		require.ErrorIs(t, h.addInfo(infoOf(peerA)), ErrStale)
+	})
+	t.Run("right after its last flow ended the last answer is not cut off either", func(t *testing.T) {
+		h := withPeer(t)
+		credits := openFlow(h)
+		h.deliver(dataFor(5, credits[0], 2), dataFor(5, credits[1], 2))
+		h.copied()
+		h.expect(wire.TypeAck, wire.TypeAck)
+		h.add(alphaNext)
+		h.deliver(dataFor(5, credits[1], 2)) // the ACK was lost on its way
+		h.expect(wire.TypeAck)
+	})
 	t.Run("what has no evidence keeps the entry", func(t *testing.T) {
 		h := withPeer(t)
 		hd, x := writing(h)

@@ -238,7 +238,7 @@ func (t *Transport) onData(p *peer, d *wire.Data) {
 		t.nack(p, wire.Nack{Request: d.Request, Region: d.Region, Chunk: d.Chunk, Chunks: d.Chunks, Reason: reason, Text: text})
 	}
 	switch {
-	case f == nil && d.Request < p.highestOldest:
+	case d.Request < p.highestOldest:
 		return
 	case f == nil:
 		refuse(wire.ReasonUnknownFlow, "the flow is not known")

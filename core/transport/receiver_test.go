@@ -257,3 +257,53 @@ func TestGrantAfterRoom(t *testing.T) {
 	require.Equal(t, flowOpen, h.flow(5).state)
 	require.Equal(t, regionGranted, h.flow(5).chunks[0].stateNow())
 }
+
+// DATA below the highest `oldest` is dropped, also where its flow still waits for a copy.
+func TestDataBelowOldest(t *testing.T) {
+	h := withPeer(t)
+	c := h.granted(1, 4*kilo, 4*kilo)
+	h.deliver(dataFor(1, c[0], 2))
+	h.sent()
+	h.deliver(wantOldest(2, 2, 4*kilo))
+	h.sent()
+	h.deliver(dataFor(1, c[1], 2))
+	h.silent()
+	h.copied()
+}
+
+// Copies of others that come in all the time do not keep a chunk with a credit from being gathered.
+func TestScattersDoNotStarveGathers(t *testing.T) {
+	h := withPeer(t)
+	h.gpu.contexts = 2
+	sizes := make([]uint32, 1000)
+	for i := range sizes {
+		sizes[i] = 4 * kilo
+	}
+	take := func(credits []wire.Credit) {
+		for _, c := range credits {
+			d := dataFor(1, c, uint32(len(sizes)))
+			d.Runs.Runs[0].Addr = destBase
+			h.queue(d)
+		}
+	}
+	take(h.granted(1, sizes...))
+	h.turn()
+	h.sent()
+	hd := h.submit(4 * kilo)
+	h.sent()
+	h.deliver(grant(1, []uint32{4 * kilo}, 0))
+	for h.count(GathersRun) == 0 {
+		running := h.gpu.running()
+		require.NotEmpty(t, running, "every chunk was scattered before the gather's turn")
+		running[0].status = ports.CopyDone
+		h.turn()
+		for _, f := range h.sent() {
+			if g, ok := f.msg.(*wire.Grant); ok {
+				take(g.Credits)
+			}
+		}
+	}
+	require.Less(t, h.count(ScattersRun), uint64(20))
+	h.cancel(hd)
+	h.stuck = true
+}

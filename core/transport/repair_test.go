@@ -221,6 +221,18 @@ func TestNoProgressTimeout(t *testing.T) {
 			}
 		})
 	}
+	t.Run("to be queued is none", func(t *testing.T) {
+		h := withPeer(t)
+		hd := h.submit(twoChunks...)
+		h.copied()
+		for range 29 {
+			h.tick(time.Second)
+			h.deliver(&wire.Ack{Request: 1, Chunk: wire.WholeRequest, Chunks: 2})
+		}
+		require.Equal(t, InProgress, hd.Status())
+		h.tick(time.Second)
+		h.failedBecause(hd, ErrTimeout)
+	})
 	t.Run("progress restarts it", func(t *testing.T) {
 		h := withPeer(t)
 		hd := h.submit(twoChunks...)

@@ -84,7 +84,7 @@ func TestRetainLimit(t *testing.T) {
 		require.Empty(t, h.tr.Unproved())
 	})
 	t.Run("reached by few bytes that leave no aligned room", func(t *testing.T) {
-		h := withPeer(t)
+		h := withPeer(t, func(s *Settings) { s.RetainLimit = arenaSize })
 		h.add(peerB)
 		retain(h, maxChunk, maxChunk, 4*kilo) // one in each zone but staging's
 		require.False(t, h.arena.Room())

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -133,16 +134,7 @@ func (t *Transport) queueGather(c *chunk) {
 
 // launchGathers starts gathers while there are copy contexts and staging: first for chunks that have a credit, whose bytes can leave at once, then ahead of credits.
 func (t *Transport) launchGathers() {
-	for n := t.needy.First; n != nil; n = t.needy.First {
-		c := n.Of
-		if t.copiesFull() || !t.stage(c) {
-			return
-		}
-		if !t.gather(c) {
-			return
-		}
-	}
-	if !t.settings.EagerGather {
+	if !t.launchNeedy(math.MaxInt) || !t.settings.EagerGather {
 		return
 	}
 	for n := t.eager.First; n != nil; n = t.eager.First {
@@ -159,6 +151,17 @@ func (t *Transport) launchGathers() {
 			return
 		}
 	}
+}
+
+// launchNeedy starts at most so many gathers of chunks that have a credit. It reports whether none is left that could start.
+func (t *Transport) launchNeedy(most int) bool {
+	for ; most > 0 && t.needy.First != nil; most-- {
+		c := t.needy.First.Of
+		if t.copiesFull() || !t.stage(c) || !t.gather(c) {
+			return false
+		}
+	}
+	return true
 }
 
 func (t *Transport) copiesFull() bool {
@@ -461,7 +464,7 @@ func (t *Transport) onAck(p *peer, a *wire.Ack) {
 	c := &r.chunks[a.Chunk]
 	switch {
 	case c.state == chunkAcked:
-	case c.state != chunkWritten || c.credit.Region != a.Region:
+	case c.state != chunkWritten || !r.checked || c.credit.Region != a.Region: // unchecked: its DATA was not sent
 		t.counters.Add(StaleAcks, 1)
 	default:
 		c.state = chunkAcked

@@ -418,3 +418,23 @@ func (h *harness) gatherStuck(hd *Handle) {
 	require.NotEmpty(h, h.tr.CallerDoubts())
 	require.Nil(h, h.peer(peerA).info.Gate.Refusal(), "a copy's failure says nothing of the peer")
 }
+
+// An ACK of a chunk whose DATA was held back, since the plan was not checked yet, counts for nothing.
+func TestSenderAckBeforeData(t *testing.T) {
+	h := withPeer(t)
+	hd := h.start(Submission{Peer: peerA, Chunks: []uint32{4 * kilo}, Unchecked: true})
+	hd.Planned(planned(0, 4*kilo), 0)
+	h.turn()
+	h.copied()
+	h.deliver(grant(1, []uint32{4 * kilo}, 0))
+	h.written(ports.Success)
+	h.sent()
+	h.deliver(ack(1, 1, 0))
+	require.Equal(t, InProgress, hd.Status())
+	require.EqualValues(t, 1, h.count(StaleAcks))
+	hd.PlanChecked(0)
+	h.turn()
+	h.expect(wire.TypeData)
+	h.deliver(ack(1, 1, 0))
+	require.Equal(t, Succeeded, hd.Status())
+}

@@ -125,10 +125,12 @@ type Transport struct {
 
 	leaving []*leaving // deregistrations that wait for accesses
 
-	driver    driver
-	mutation  mutation
-	undrained int  // turns since the timers last looked
-	dirty     bool // something moved in this turn
+	driver      driver
+	turnCounter ports.TurnCounter // the engine, if its turns are not the reactor's
+	turns       uint64            // what it last counted
+	mutation    mutation
+	undrained   int  // turns since the timers last looked
+	dirty       bool // something moved in this turn
 
 	rbuf, sbuf  []byte
 	in, out     messages
@@ -157,6 +159,7 @@ func New(o Options) *Transport {
 		peers: map[ports.Identity]*peer{}, asked: ports.Never,
 	}
 	t.driver.rester, _ = o.Engine.(ports.Rester)
+	t.turnCounter, _ = o.Engine.(ports.TurnCounter)
 	if o.Credits != nil {
 		t.grants = credit.NewScheduler(o.Credits, o.Settings.Window)
 	}
@@ -208,7 +211,11 @@ func (t *Transport) Poll(now ports.Instant) (work bool, next ports.Instant) {
 			tm.owner.fire(t, tm.kind)
 		}
 	}
-	// After all that may have freed arena blocks or copy contexts, the timers included.
+	// After all that may have freed arena blocks or copy contexts, the timers included. Scatters go first, since they free regions, but never all the time: a gather that has a credit gets the first
+	// free context when none runs.
+	if len(t.gathers) == 0 {
+		t.launchNeedy(1)
+	}
 	t.launchScatters()
 	t.launchGathers()
 	t.grant()
@@ -392,7 +399,7 @@ func (t *Transport) peerOf(from []byte) *peer {
 		return p
 	}
 	id := ports.Identity(from)
-	if t.closing || t.strangers >= t.settings.MaxPeers || t.retired.superseded(id) {
+	if t.strangers >= t.settings.MaxPeers || t.retired.superseded(id) {
 		return nil
 	}
 	t.strangers++
