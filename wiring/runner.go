@@ -43,7 +43,7 @@ func (r *runner) run() {
 	defer close(r.done)
 	defer r.waker.close()
 	preciseTimers()
-	closeBy := ports.Never
+	closeBy := ports.Never // in the agent's time, for which a pause of the process is none
 	idle := 0
 	for {
 		now := r.clock.Now()
@@ -52,11 +52,11 @@ func (r *runner) run() {
 			select {
 			case <-r.stop:
 				r.agent.BeginClose()
-				closeBy = now.Add(r.deadline)
+				closeBy = r.agent.Now().Add(r.deadline)
 				continue
 			default:
 			}
-		} else if r.agent.Quiet() || !now.Before(closeBy) {
+		} else if r.agent.Quiet() || !r.agent.Now().Before(closeBy) {
 			r.err = r.agent.Finish()
 			return
 		}
@@ -67,7 +67,10 @@ func (r *runner) run() {
 		if idle++; idle <= r.spin {
 			continue
 		}
-		r.sleep(min(next, closeBy))
+		if closeBy != ports.Never {
+			next = min(next, now.Add(closeBy.Sub(r.agent.Now())))
+		}
+		r.sleep(next)
 	}
 }
 

@@ -44,6 +44,7 @@ type life struct {
 	sessions []*engineRequest
 
 	skew        time.Duration // of its clock
+	paused      time.Duration // what the agent took for pauses
 	pausedTil   ports.Instant
 	dead        bool
 	stopping    bool          // its agent fail-stopped
@@ -180,6 +181,7 @@ func (l *life) turn() {
 		w.sim.Tell(l.id, binary.LittleEndian.AppendUint64(nil, uint64(now)))
 	}
 	_, next := l.agent.Poll(now.Add(l.skew))
+	l.paused = now.Add(l.skew).Sub(l.agent.Now())
 	l.turns++
 	if l.stopping {
 		l.crash()
@@ -224,8 +226,8 @@ func (l *life) afterTurn() {
 
 // tryFinish ends a closing agent when nothing is open, or at its deadline.
 func (l *life) tryFinish(now ports.Instant) {
-	if !l.agent.Quiet() && now < l.closeBy {
-		l.alarm.Set(min(l.alarm.At(), l.closeBy))
+	if closeBy := l.closeBy.Add(l.paused - l.skew); !l.agent.Quiet() && now < closeBy {
+		l.alarm.Set(min(l.alarm.At(), closeBy))
 		return
 	}
 	err := l.agent.Finish()

@@ -283,7 +283,7 @@ func (w *World) perform(o Op) {
 	case o.Verb == OpClose:
 		if l.closeBy == ports.Never {
 			l.agent.BeginClose()
-			l.closeBy = w.sim.Now().Add(n.config().CloseDeadline)
+			l.closeBy = w.sim.Now().Add(l.skew - l.paused + n.config().CloseDeadline)
 			l.wake()
 		}
 	case o.Verb == OpPause:
