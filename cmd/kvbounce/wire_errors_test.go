@@ -118,7 +118,7 @@ func TestWireEncodeNamesTheField(t *testing.T) {
 		{want, `[3,1]`, `{}`, "chunk_bytes", "a list"},
 		{want, `[3,1]`, `null`, "chunk_bytes", "a list"},
 		{nack, `"outside_chunk"`, `"malformed"`, "reason_name", `want "outside_chunk"`},
-		{nack, `"reason":3`, `"reason":0`, "reason_name", `want "unknown"`},
+		{nack, `"reason":3`, `"reason":0`, "reason", "want at least 1"},
 		{nack, `"text":"x"`, `"text":"` + strings.Repeat("x", 257) + `"`, "text", "at most 256"},
 		{drain, `"ff00"`, `"ff0"`, "endpoint_hex", "two hexadecimal digits"},
 		{drain, `"endpoint_hex":"ff00"`, `"endpoint_hex":"ff00","endpoint":"x"`, "endpoint_hex", "one of them"},

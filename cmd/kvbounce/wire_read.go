@@ -119,7 +119,11 @@ func messageOf(t wire.Type, f *fields) wire.Message {
 		return &wire.Ack{Request: request, Region: f.u64("region"), Chunk: f.u32("chunk"), Chunks: f.u32("chunks")}
 	case wire.TypeNack:
 		n := &wire.Nack{Request: request, Region: f.u64("region"), Chunk: f.u32("chunk"), Chunks: f.u32("chunks"), Reason: wire.Reason(f.u32("reason")), Text: f.text("text")}
-		if n.Reason != 0 && f.has("reason_name") { // a message with reason 0 is refused for that
+		switch {
+		case !f.has("reason_name"):
+		case n.Reason == 0: // what is wrong is the reason
+			_ = f.text("reason_name")
+		default:
 			f.word("reason_name", n.Reason.String())
 		}
 		return n
