@@ -135,7 +135,7 @@ func parseHex(text string) ([]byte, error) {
 // decodeWire tells the three kinds apart by their magic and returns the JSON value of what it read.
 func decodeWire(b []byte) (any, error) {
 	switch {
-	case wire.IsFrame(b):
+	case ports.IsFrame(b):
 		f, err := wire.DecodeFrame(b)
 		if err != nil {
 			return nil, err

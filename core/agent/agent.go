@@ -82,7 +82,6 @@ type bounceArena struct {
 	memory       ports.Arena
 	registration ports.Registration
 	credits      *credit.Arena
-	maxChunk     uint64
 }
 
 // New makes an agent. On an error all ports are closed.
@@ -129,7 +128,7 @@ func (a *Agent) startBounce() (err error) {
 	if err != nil {
 		return fmt.Errorf("arena of %d bytes: %w", a.cfg.ArenaSize, err)
 	}
-	a.arena = &bounceArena{memory: memory, registration: registration, credits: credits, maxChunk: min(a.cfg.MaxChunkSize, credits.Usable())}
+	a.arena = &bounceArena{memory: memory, registration: registration, credits: credits}
 	return nil
 }
 
@@ -145,7 +144,7 @@ func (a *Agent) newTransport() *transport.Transport {
 	}
 	if a.arena != nil {
 		o.Control, o.Compute, o.Arena, o.Credits = a.opt.Control, a.opt.Compute, a.arena.memory, a.arena.credits
-		o.Settings.MaxChunk = a.arena.maxChunk
+		o.Settings.MaxChunk = a.cfg.MaxChunkSize
 	}
 	return transport.New(o)
 }
@@ -181,7 +180,7 @@ func (a *Agent) handshake() *wire.Handshake {
 	return &wire.Handshake{
 		Wire: wire.Version, Control: a.opt.Control.Kind(), Ownership: true, TokenRequired: a.cfg.RequireReceiveToken,
 		DeviceArena: a.arena.memory.Place.Kind == ports.Device, Incarnation: a.opt.Identity.Incarnation(), ArenaUsable: a.arena.credits.Usable(),
-		MaxChunk: a.arena.maxChunk, RequestTimeout: roundUp(a.cfg.RequestTimeout, time.Millisecond), Endpoint: a.opt.Control.Endpoint(),
+		MaxChunk: a.cfg.MaxChunkSize, RequestTimeout: roundUp(a.cfg.RequestTimeout, time.Millisecond), Endpoint: a.opt.Control.Endpoint(),
 	}
 }
 

@@ -15,8 +15,7 @@ import (
 
 // peerView is what submitters know of a peer.
 type peerView struct {
-	reason     string // why its handshake rules bounce out; empty when it does not
-	chunkLimit uint64
+	reason     string      // why its handshake rules bounce out; empty when it does not
 	limits     plan.Limits // how requests to it are cut
 	arena      ports.MemoryKind
 	needsToken bool
@@ -99,18 +98,17 @@ func (a *Agent) judge(desc AgentDesc, force bool) (transport.PeerInfo, *peerView
 			return refuse(fmt.Errorf("peer %s: handshake incarnation %016x is another's", desc.Identity, h.Incarnation))
 		}
 	}
+	var chunkLimit uint64
 	if view.reason = a.incompatible(len(desc.Bounce) > 0, &h); view.reason == "" {
-		info.Bounce, info.Endpoint = true, bytes.Clone(h.Endpoint)
-		info.Arena = ports.Place{Kind: arenaKind(&h)}
+		info.Endpoint, info.Arena = bytes.Clone(h.Endpoint), arenaKind(&h)
 		if h.RequestTimeout > 0 {
 			info.RequestTimeout = min(info.RequestTimeout, h.RequestTimeout)
 		}
-		view.chunkLimit = min(a.arena.maxChunk, h.MaxChunk, h.ArenaUsable)
-		view.arena = arenaKind(&h)
+		chunkLimit, view.arena = min(a.cfg.MaxChunkSize, h.MaxChunk, h.ArenaUsable), info.Arena
 	}
 	view.needsToken, view.capable = h.TokenRequired, h.Ownership // whatever rules bounce out
-	view.limits = Limits(a.cfg.ChunkTarget, view.chunkLimit, a.bothDevices(view))
-	return info, view, PeerReport{Bounce: info.Bounce, Reason: view.reason, ChunkLimit: view.chunkLimit, Timeout: info.RequestTimeout}, nil
+	view.limits = Limits(a.cfg.ChunkTarget, chunkLimit, a.bothDevices(view))
+	return info, view, PeerReport{Bounce: view.reason == "", Reason: view.reason, ChunkLimit: chunkLimit, Timeout: info.RequestTimeout}, nil
 }
 
 func arenaKind(h *wire.Handshake) ports.MemoryKind {

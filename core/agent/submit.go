@@ -9,7 +9,6 @@ import (
 
 	"github.com/kvbounce/kvbounce/core/plan"
 	"github.com/kvbounce/kvbounce/core/transport"
-	"github.com/kvbounce/kvbounce/core/wire"
 	"github.com/kvbounce/kvbounce/ports"
 )
 
@@ -65,7 +64,7 @@ func (a *Agent) Submit(r Request) (*Handle, error) {
 	if f := view.gate.Refusal(); f != nil {
 		return nil, f
 	}
-	if wire.IsFrame(r.Notify) {
+	if ports.IsFrame(r.Notify) {
 		return nil, fmt.Errorf("notify: begins with %q, which is reserved", ports.FrameMagic)
 	}
 	r.Notify = slices.Clone(r.Notify)
@@ -161,7 +160,7 @@ func (a *Agent) Notify(peer ports.Identity, message []byte) error {
 	if _, err := a.view(peer); err != nil {
 		return err
 	}
-	if wire.IsFrame(message) {
+	if ports.IsFrame(message) {
 		return fmt.Errorf("notify: begins with %q, which is reserved", ports.FrameMagic)
 	}
 	return a.transport.Notify(peer, slices.Clone(message))

@@ -58,7 +58,7 @@ func newRig(t *testing.T) *rig {
 	})
 	r.manager = New(Options{Deadline: deadline, FailStop: func(p Report) { r.reports = append(r.reports, p) }})
 	added := false
-	require.NoError(t, r.tr.AddPeer(transport.PeerInfo{Identity: peer, Endpoint: []byte("x"), Bounce: true, RequestTimeout: 30 * second, Gate: &transport.Gate{}}, func(err error) { added = err == nil }))
+	require.NoError(t, r.tr.AddPeer(transport.PeerInfo{Identity: peer, Endpoint: []byte("x"), RequestTimeout: 30 * second, Gate: &transport.Gate{}}, func(err error) { added = err == nil }))
 	r.turn()
 	require.True(t, added)
 	return r

@@ -146,6 +146,16 @@ func (t *Transport) nackWhole(p *peer, id uint64, chunks uint32, reason wire.Rea
 	t.nack(p, wire.Nack{Request: id, Chunk: wire.WholeRequest, Chunks: chunks, Reason: reason, Text: text})
 }
 
+// nackFlow refuses a flow as a whole, nackChunk one of its chunks.
+func (t *Transport) nackFlow(f *flow, reason wire.Reason, text string) {
+	t.nackWhole(f.peer, f.id, uint32(f.count()), reason, text)
+}
+
+func (t *Transport) nackChunk(rc *regionChunk, reason wire.Reason, text string) {
+	f := rc.flow
+	t.nack(f.peer, wire.Nack{Request: f.id, Region: rc.region, Chunk: rc.index, Chunks: uint32(f.count()), Reason: reason, Text: text})
+}
+
 func (t *Transport) nack(p *peer, n wire.Nack) {
 	n.Text = wire.CutText(n.Text)
 	t.counters.Add(NacksSent, 1)

@@ -101,7 +101,7 @@ func withPeer(t *testing.T, tweaks ...func(*Settings)) *harness {
 
 func infoOf(id ports.Identity) PeerInfo {
 	return PeerInfo{
-		Identity: id, EngineMetadata: []byte("metadata"), Endpoint: []byte("mem:" + string(id)), Bounce: true, RequestTimeout: 30 * time.Second, Gate: &Gate{},
+		Identity: id, EngineMetadata: []byte("metadata"), Endpoint: []byte("mem:" + string(id)), RequestTimeout: 30 * time.Second, Gate: &Gate{},
 	}
 }
 

@@ -3,7 +3,9 @@ package transport
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
+	"sort"
 
 	"github.com/kvbounce/kvbounce/ports"
 )
@@ -49,10 +51,7 @@ func (s *pages) seek(n uint64, in bool) uint64 {
 				word = ^word
 			}
 			if word >>= n % 64; word != 0 {
-				for ; word&1 == 0; word >>= 1 {
-					n++
-				}
-				return n
+				return n + uint64(bits.TrailingZeros64(word))
 			}
 			n = (n/64 + 1) * 64
 		case !in:
@@ -174,12 +173,7 @@ func (s *sheet) admit(g *group) {
 
 // near asks f about each plane whose pages, the lowest to the highest, may meet the bytes first to last, until it says yes. Planes that lie apart are found by halving, interleaved ones are looked at in turn.
 func (s *sheet) near(first, last uint64, f func(p plane) bool) bool {
-	i, _ := slices.BinarySearchFunc(s.planes, last, func(p plane, last uint64) int {
-		if p.addr+s.low*s.stride <= last {
-			return -1
-		}
-		return 1
-	})
+	i := sort.Search(len(s.planes), func(i int) bool { return s.planes[i].addr+s.low*s.stride > last })
 	for i--; i >= 0 && s.ends[i] >= first; i-- {
 		if f(s.planes[i]) {
 			return true

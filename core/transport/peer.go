@@ -16,9 +16,8 @@ import (
 type PeerInfo struct {
 	Identity       ports.Identity
 	EngineMetadata []byte
-	Endpoint       []byte        // of its control channel; empty without bounce
-	Arena          ports.Place   // of its arena, as kind; the device comes with each credit
-	Bounce         bool          // its handshake is compatible with ours
+	Endpoint       []byte // of its control channel; empty without bounce
+	Arena          ports.MemoryKind
 	RequestTimeout time.Duration // the smaller of both sides'
 	StartedUnixNS  uint64        // wall clock at the peer's start: an older incarnation than the present one of the name is stale
 	Force          bool          // not even then
@@ -121,7 +120,7 @@ func (t *Transport) addPeer(info PeerInfo) error {
 		if err := t.control.Connect(info.Identity, info.Endpoint); err != nil {
 			// As with a handshake that is not compatible, the direct path still works (protocol.md, 4).
 			refused = &DirectOnlyError{info.Identity, err}
-			info.Endpoint, info.Bounce = nil, false
+			info.Endpoint = nil
 		}
 	}
 	again := p != nil && p.added

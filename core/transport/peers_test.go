@@ -70,11 +70,11 @@ func TestAddPeer(t *testing.T) {
 		require.Equal(t, "metadata", h.engine.connected[peerA])
 		require.Empty(t, h.channel.endpoints)
 		require.True(t, h.tr.peers[peerA].added)
-		require.False(t, h.tr.peers[peerA].info.Bounce)
+		require.Empty(t, h.tr.peers[peerA].info.Endpoint)
 		// Once the channel takes the endpoint, adding the peer again is enough.
 		h.channel.refuse = nil
 		require.NoError(t, h.addInfo(infoOf(peerA)))
-		require.True(t, h.tr.peers[peerA].info.Bounce)
+		require.NotEmpty(t, h.tr.peers[peerA].info.Endpoint)
 		require.Equal(t, "mem:"+string(peerA), h.channel.endpoints[peerA])
 	})
 	t.Run("that the engine refuses leaves the way back of a known stranger", func(t *testing.T) {

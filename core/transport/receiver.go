@@ -79,7 +79,7 @@ func (t *Transport) answerWant(f *flow) {
 	case len(credits) > 0:
 		t.sendGrant(f, credits)
 	case pending > 0 && !t.placeable(pending):
-		t.nackWhole(f.peer, f.id, uint32(len(f.sizes)), wire.ReasonOverloaded, noRoom)
+		t.nackFlow(f, wire.ReasonOverloaded, noRoom)
 	case !acked:
 		t.sendQueued(f)
 	}
@@ -97,7 +97,7 @@ func (t *Transport) admit(p *peer, w *wire.Want) {
 	refuse := func(reason wire.Reason, text string) {
 		t.nackWhole(p, w.Request, uint32(len(w.ChunkBytes)), reason, text)
 	}
-	limit := min(t.settings.MaxChunk, t.credits.Usable())
+	limit := t.settings.MaxChunk
 	window := t.registry.window(w.Token)
 	switch largest := slices.Max(w.ChunkBytes); {
 	case t.closing:
@@ -164,7 +164,7 @@ func (t *Transport) pollWindows() {
 				t.log.Error("the ready event of a receive window failed; the window is closed", "cause", w.ready.Err())
 				w.Close()
 			}
-			t.nackWhole(f.peer, f.id, uint32(len(f.chunks)), wire.ReasonReceiveWindow, text)
+			t.nackFlow(f, wire.ReasonReceiveWindow, text)
 			t.forgetLive(f)
 		}
 		t.dirty = true
@@ -263,7 +263,7 @@ func (t *Transport) onData(p *peer, d *wire.Data) {
 		t.sendAck(f, rc.index, rc.region)
 		return
 	case f.state == flowExpired || f.state == flowClosed:
-		t.nackWhole(p, f.id, uint32(len(f.chunks)), wire.ReasonExpired, "the flow is closed")
+		t.nackFlow(f, wire.ReasonExpired, "the flow is closed")
 		return
 	case rc == nil || rc.region != d.Region:
 		refuse(wire.ReasonOutsideChunk, fmt.Sprintf("chunk %d was not granted region %d", d.Chunk, d.Region))
@@ -322,7 +322,7 @@ func (t *Transport) launchScatters() {
 func (t *Transport) launchScatter(rc *regionChunk) bool {
 	f := rc.flow
 	if reason, text := t.registry.enter(rc, t.arena.Place); reason != 0 {
-		t.nack(f.peer, wire.Nack{Request: f.id, Region: rc.region, Chunk: rc.index, Chunks: uint32(len(f.chunks)), Reason: reason, Text: text})
+		t.nackChunk(rc, reason, text)
 		t.dropScatter(rc)
 		return true
 	}
@@ -336,7 +336,7 @@ func (t *Transport) launchScatter(rc *regionChunk) bool {
 	case errors.Is(err, ports.ErrNotLaunched):
 		rc.hold.Close(drain.Scatter, drain.NeverStarted)
 		t.registry.leave(rc)
-		t.nack(f.peer, wire.Nack{Request: f.id, Region: rc.region, Chunk: rc.index, Chunks: uint32(len(f.chunks)), Reason: wire.ReasonScatterFailed, Text: err.Error()})
+		t.nackChunk(rc, wire.ReasonScatterFailed, err.Error())
 		t.dropScatter(rc)
 		return true
 	case err != nil:
@@ -419,7 +419,7 @@ func (t *Transport) scatterInDoubt(rc *regionChunk, cause error) {
 	rc.hold.Doubt(drain.Scatter)
 	t.stuckScatters = append(t.stuckScatters, rc)
 	t.log.Error("a scatter failed and nothing proves that it ended; its region and its destination are in doubt", "peer", f.peer.id, "request", f.id, "chunk", rc.index, "cause", cause)
-	t.nack(f.peer, wire.Nack{Request: f.id, Region: rc.region, Chunk: rc.index, Chunks: uint32(len(f.chunks)), Reason: wire.ReasonScatterFailed, Text: cause.Error()})
+	t.nackChunk(rc, wire.ReasonScatterFailed, cause.Error())
 	if f.state == flowClosed {
 		t.advanceClosed(f)
 	} else {

@@ -37,7 +37,7 @@ func (t *Transport) expire(f *flow) {
 	t.closeGrants(f)
 	f.state = flowExpired
 	if f.account.Open(drain.PeerWrite) == 0 && f.account.Open(drain.Scatter) == 0 {
-		t.nackWhole(f.peer, f.id, uint32(len(f.chunks)), wire.ReasonExpired, "the flow's lease ended")
+		t.nackFlow(f, wire.ReasonExpired, "the flow's lease ended")
 		t.forgetLive(f)
 		return
 	}
@@ -59,7 +59,7 @@ func (t *Transport) expire(f *flow) {
 
 func (t *Transport) sayExpired(f *flow) {
 	if !t.mutated("say nothing of an expired flow") {
-		t.nackWhole(f.peer, f.id, uint32(len(f.chunks)), wire.ReasonExpired, "the flow's lease ended; its regions wait for DRAIN")
+		t.nackFlow(f, wire.ReasonExpired, "the flow's lease ended; its regions wait for DRAIN")
 	}
 	t.timers.arm(&f.lease, t.now.Add(t.jitter(f.backoff)))
 	f.backoff = min(2*f.backoff, expiredMost)
@@ -148,7 +148,7 @@ func (t *Transport) advanceClosed(f *flow) {
 	case doubtful > 0:
 		if f.answer {
 			f.answer = false
-			t.nackWhole(f.peer, f.id, uint32(len(f.chunks)), wire.ReasonScatterFailed, "a scatter of the request failed and may still run")
+			t.nackFlow(f, wire.ReasonScatterFailed, "a scatter of the request failed and may still run")
 		}
 		return
 	}

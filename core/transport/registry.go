@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 
@@ -121,10 +122,7 @@ func mergeSpans(all []span) []span {
 }
 
 func compareSpans(a, b span) int {
-	if a.place != b.place {
-		return cmp.Or(cmp.Compare(a.place.Kind, b.place.Kind), cmp.Compare(a.place.Device, b.place.Device))
-	}
-	return cmp.Compare(a.start, b.start)
+	return cmp.Or(a.place.Compare(b.place), cmp.Compare(a.start, b.start))
 }
 
 // covers reports whether the bytes first to last (both included) are registered.
@@ -143,8 +141,7 @@ func (g *Registry) CheckDestinations(runs ports.Runs, place ports.Place) error {
 	if p := g.merged.Load(); p != nil {
 		spans = *p
 	}
-	inside := func(first, last uint64) bool { return covers(spans, first, last, place) }
-	if i, k, found := findPiece(runs, inside, func(first, last uint64) bool { return !inside(first, last) }); found {
+	if i, k, found := findPiece(runs, func(first, last uint64) bool { return !covers(spans, first, last, place) }); found {
 		return fmt.Errorf("run %d, piece %d: its destination is not in memory registered here", i, k)
 	}
 	return nil
@@ -154,17 +151,17 @@ func (g *Registry) CheckDestinations(runs ports.Runs, place ports.Place) error {
 // hundred bytes, one run of millions of pieces, would cost seconds.
 const maxPieceChecks = 1 << 17
 
-// findPiece finds the first piece that is bad, or has no 64-bit address. A run is settled by its hull, lowest to highest byte, where that says enough, and else looked at piece by piece.
+// findPiece finds the first piece that is bad, or has no 64-bit address. A run whose hull, lowest to highest byte, is not bad has none that is; else it is looked at piece by piece.
 //
 // One message's pieces beyond maxPieceChecks count as found.
-func findPiece(runs ports.Runs, settled, bad func(first, last uint64) bool) (run int, piece uint32, found bool) {
+func findPiece(runs ports.Runs, bad func(first, last uint64) bool) (run int, piece uint32, found bool) {
 	var table extent
 	left := maxPieceChecks
 	for i, r := range runs.Runs {
 		low, high := table.of(r, runs.Index)
 		first, ok1 := position(r, low, 0)
 		last, ok2 := position(r, high, r.Piece-1)
-		if ok1 && ok2 && settled(first, last) {
+		if ok1 && ok2 && !bad(first, last) {
 			continue
 		}
 		for k := range r.Pieces {
@@ -187,16 +184,10 @@ func anyIn(runs ports.Runs, place ports.Place, spans []span) (run int, piece uin
 	if len(spans) == 0 {
 		return 0, 0, false
 	}
-	in := func(first, last uint64) bool {
-		i, _ := slices.BinarySearchFunc(spans, span{start: last, place: place}, func(a, b span) int {
-			if c := compareSpans(a, b); c != 0 {
-				return c
-			}
-			return -1 // so that i is after a span that begins at last
-		})
+	return findPiece(runs, func(first, last uint64) bool {
+		i := sort.Search(len(spans), func(i int) bool { return compareSpans(spans[i], span{start: last, place: place}) > 0 })
 		return i > 0 && spans[i-1].place == place && spans[i-1].last >= first
-	}
-	return findPiece(runs, func(first, last uint64) bool { return !in(first, last) }, in)
+	})
 }
 
 // strideOf is the distance of a run's places, whatever its direction.
@@ -291,9 +282,7 @@ func checkPlaces(runs ports.Runs, chunkBytes uint64) error {
 
 // touches reports whether a piece of the runs, in memory of the place, meets one of the ranges.
 func touches(runs ports.Runs, place ports.Place, ranges []ports.Descriptor) bool {
-	_, _, found := findPiece(runs,
-		func(first, last uint64) bool { return !meets(first, last, place, ranges) },
-		func(first, last uint64) bool { return meets(first, last, place, ranges) })
+	_, _, found := findPiece(runs, func(first, last uint64) bool { return meets(first, last, place, ranges) })
 	return found
 }
 

@@ -362,7 +362,7 @@ func (t *Transport) write(c *chunk) {
 	c.state = chunkWriting
 	bytes := uint64(c.plan.Bytes)
 	t.pairLocal[0] = ports.Descriptor{Addr: t.arena.Base + c.staging.Block().Offset, Bytes: bytes, Place: t.arena.Place}
-	t.pairRemote[0] = ports.Descriptor{Addr: c.credit.Addr, Bytes: bytes, Place: ports.Place{Kind: r.peer.info.Arena.Kind, Device: c.credit.Device}}
+	t.pairRemote[0] = ports.Descriptor{Addr: c.credit.Addr, Bytes: bytes, Place: ports.Place{Kind: r.peer.info.Arena, Device: c.credit.Device}}
 	c.staging.Open(drain.Write)
 	c.write = t.engine.PostWrite(r.peer.id, t.pairLocal[:], t.pairRemote[:])
 	r.peer.pending++
@@ -487,7 +487,6 @@ func (t *Transport) succeed(r *request) {
 	}
 	t.forget(r)
 	r.h.end(nil, r.stages(t.now))
-	r.h.quiesce()
 }
 
 func (t *Transport) onNack(p *peer, n *wire.Nack) {

@@ -29,18 +29,13 @@ func AppendEnvelope(dst []byte, from, to ports.Identity) []byte {
 	return append(dst, to...)
 }
 
-// IsFrame reports whether b begins as a frame does.
-func IsFrame(b []byte) bool {
-	return len(b) >= len(ports.FrameMagic) && string(b[:len(ports.FrameMagic)]) == ports.FrameMagic
-}
-
 // DecodeEnvelope takes the frame b apart. Errors are *FieldError.
 func DecodeEnvelope(b []byte) (Envelope, error) {
 	const message = "envelope"
 	if len(b) < envelopeFixedBytes {
 		return Envelope{}, wrong(message, "header", byteCount(len(b)), fmt.Sprintf("at least %d", envelopeFixedBytes))
 	}
-	if !IsFrame(b) {
+	if !ports.IsFrame(b) {
 		return Envelope{}, wrong(message, "magic", fmt.Sprintf("%q", b[:4]), fmt.Sprintf("%q", ports.FrameMagic))
 	}
 	if b[4] != envelopeVersion {

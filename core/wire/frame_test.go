@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvbounce/kvbounce/core/wire"
+	"github.com/kvbounce/kvbounce/ports"
 )
 
 func TestFrameBytes(t *testing.T) {
@@ -47,10 +48,10 @@ func TestFrameCheck(t *testing.T) {
 
 func TestMagics(t *testing.T) {
 	frame, handshake, message := golden(t, "frame"), golden(t, "handshake"), golden(t, "ack")
-	require.True(t, wire.IsFrame(frame))
-	require.False(t, wire.IsFrame(handshake))
-	require.False(t, wire.IsFrame(message))
-	require.False(t, wire.IsFrame(frame[:3]))
+	require.True(t, ports.IsFrame(frame))
+	require.False(t, ports.IsFrame(handshake))
+	require.False(t, ports.IsFrame(message))
+	require.False(t, ports.IsFrame(frame[:3]))
 	require.True(t, wire.IsHandshake(handshake))
 	require.False(t, wire.IsHandshake(frame))
 	require.False(t, wire.IsHandshake(message))
