@@ -51,7 +51,7 @@ const (
 	// Revoked: the engine ended all access of that peer, and proved it.
 	Revoked
 
-	// What follows proves nothing. It is named so that the table says so, and so that doubt has a reason.
+	// What follows proves nothing. It is named so that the table says so.
 
 	// TimedOut: no progress for a while.
 	TimedOut

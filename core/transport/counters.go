@@ -69,5 +69,5 @@ func (c *Counters) Each(f func(name string, value uint64)) {
 	}
 }
 
-// Add counts n events. The reactor counts its own; the agent, which routes, counts submissions.
+// Add counts n events. Any goroutine.
 func (c *Counters) Add(k Counter, n uint64) { c.n[k].Add(n) }

@@ -72,7 +72,7 @@ type request struct {
 	node list.Node[request] // among those to its peer
 }
 
-// Start hands a planned request to the reactor. Its chunks follow by Handle.Planned, in order. Any goroutine.
+// Start hands a request to the reactor. Unless Submission.Plan has them, its chunks follow by Handle.Planned, in order. Any goroutine.
 func (t *Transport) Start(s Submission) (*Handle, error) {
 	h := &Handle{path: PathBounce, peer: s.Peer, bytes: s.Bytes, planTime: s.PlanTime, transport: t}
 	h.request = &request{h: h, sub: s, checked: !s.Unchecked}
