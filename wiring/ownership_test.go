@@ -162,12 +162,18 @@ func TestOwnershipProfile(t *testing.T) {
 		a, b := pair(t, wiring.Params{Config: testConfig(), BounceRequired: true})
 		connect(t, a, b)
 		require.NoError(t, a.AdoptProfile(profile))
-		_, err := a.Submit(agent.Request{Peer: b.Identity(), Route: agent.ForceDirect})
+		one := []ports.Descriptor{{Addr: 8, Bytes: 8}}
+		_, err := a.Submit(agent.Request{Peer: b.Identity(), Route: agent.ForceDirect, Local: one, Remote: one})
 		require.ErrorIs(t, err, agent.ErrNoBounce)
-		_, err = a.Submit(agent.Request{Op: agent.Read, Peer: b.Identity()})
+		_, err = a.Submit(agent.Request{Op: agent.Read, Peer: b.Identity(), Local: one, Remote: one})
 		require.ErrorIs(t, err, agent.ErrNoBounce)
-		_, err = a.Submit(agent.Request{Peer: b.Identity()})
+		m, err := wiring.AllocateHost(8)
+		require.NoError(t, err)
+		some := []ports.Descriptor{m.Descriptor()}
+		h, err := a.Submit(agent.Request{Peer: b.Identity(), Local: some, Remote: some})
 		require.NoError(t, err)
 		require.ErrorIs(t, a.AdoptProfile(profile), agent.ErrInUse)
+		require.ErrorIs(t, h.Wait(t.Context()), transport.ErrRefused, "it is not registered there")
+		require.NoError(t, m.Free())
 	})
 }

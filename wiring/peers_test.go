@@ -41,7 +41,8 @@ func TestIncompatibleHandshakes(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, report.Bounce)
 			require.Contains(t, report.Reason, c.want)
-			_, err = a.Submit(agent.Request{Peer: b.Identity(), Route: agent.ForceBounce})
+			one := []ports.Descriptor{{Addr: 8, Bytes: 8}}
+			_, err = a.Submit(agent.Request{Peer: b.Identity(), Route: agent.ForceBounce, Local: one, Remote: one})
 			require.ErrorIs(t, err, agent.ErrNoBounce)
 			require.ErrorContains(t, err, c.want)
 			h, err := a.Submit(agent.Request{Peer: b.Identity()})

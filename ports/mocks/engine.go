@@ -111,6 +111,43 @@ func (mr *MockResterMockRecorder) Rest() *gomock.Call {
 	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Rest", reflect.TypeOf((*MockRester)(nil).Rest))
 }
 
+// MockTurnCounter is a mock of TurnCounter interface.
+type MockTurnCounter struct {
+	ctrl     *gomock.Controller
+	recorder *MockTurnCounterMockRecorder
+}
+
+// MockTurnCounterMockRecorder is the mock recorder for MockTurnCounter.
+type MockTurnCounterMockRecorder struct {
+	mock *MockTurnCounter
+}
+
+// NewMockTurnCounter creates a new mock instance.
+func NewMockTurnCounter(ctrl *gomock.Controller) *MockTurnCounter {
+	mock := &MockTurnCounter{ctrl: ctrl}
+	mock.recorder = &MockTurnCounterMockRecorder{mock}
+	return mock
+}
+
+// EXPECT returns an object that allows the caller to indicate expected use.
+func (m *MockTurnCounter) EXPECT() *MockTurnCounterMockRecorder {
+	return m.recorder
+}
+
+// Turns mocks base method.
+func (m *MockTurnCounter) Turns() uint64 {
+	m.ctrl.T.Helper()
+	ret := m.ctrl.Call(m, "Turns")
+	ret0, _ := ret[0].(uint64)
+	return ret0
+}
+
+// Turns indicates an expected call of Turns.
+func (mr *MockTurnCounterMockRecorder) Turns() *gomock.Call {
+	mr.mock.ctrl.T.Helper()
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Turns", reflect.TypeOf((*MockTurnCounter)(nil).Turns))
+}
+
 // MockTransferEngine is a mock of TransferEngine interface.
 type MockTransferEngine struct {
 	ctrl     *gomock.Controller
