@@ -212,8 +212,19 @@ func (d *driver) close() error {
 		p.transfer.pieceUnproved(ports.ErrClosed)
 		p.transfer.conclude()
 	}
-	if left := len(d.running) + len(d.unproved); left > 0 {
+	left, gone := 0, 0
+	for _, p := range slices.Concat(d.running, d.unproved) {
+		if l := p.transfer.link; l.forget && l.offer == nil || d.links[l.identity] != l {
+			gone++
+		} else {
+			left++
+		}
+	}
+	if left > 0 {
 		d.logger.Warn("closing with transfers that may still run", "requests", left)
+	}
+	if gone > 0 { // such as a fenced one's
+		d.logger.Info("closing with transfers that nothing ended; their peers are gone", "requests", gone)
 	}
 	err := d.agent.close()
 	for _, l := range d.links {

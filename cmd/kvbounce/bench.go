@@ -94,6 +94,7 @@ func (f benchFlags) measurement(l layout.Layout, preset bool, legs ...leg) *meas
 }
 
 func (a *app) runBench(f benchFlags) error {
+	defer a.interruptible()()
 	l, preset, err := a.benchLayout(f)
 	if err != nil {
 		return err

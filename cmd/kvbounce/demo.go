@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -80,17 +79,29 @@ func (f demoFlags) checkPreset() error {
 	return nil
 }
 
-// demoConfig are the settings of the environment and its file with bounce on, and on loopback unless they say where.
-func demoConfig(environ []string, log *slog.Logger) (config.Config, error) {
+// bounceConfig are the settings of the environment and its file with bounce on. The files of keys that they name are read too.
+func bounceConfig(environ []string, log *slog.Logger) (config.Config, error) {
 	settings, err := wiring.ReadSettings(environ)
 	cfg := settings.Config
 	if err != nil {
 		return cfg, err
 	}
+	if err := wiring.CheckKeys(cfg); err != nil {
+		return cfg, &fieldError{"keys", err}
+	}
 	for _, w := range settings.Warnings {
 		log.Warn(w)
 	}
 	cfg.Enable = true
+	return cfg, nil
+}
+
+// demoConfig are the settings with bounce on, and on loopback unless they say where.
+func demoConfig(environ []string, log *slog.Logger) (config.Config, error) {
+	cfg, err := bounceConfig(environ, log)
+	if err != nil {
+		return cfg, err
+	}
 	if cfg.ControlBind == config.Default().ControlBind {
 		cfg.ControlBind = "tcp://127.0.0.1:0"
 	}
@@ -102,6 +113,7 @@ func demoConfig(environ []string, log *slog.Logger) (config.Config, error) {
 }
 
 func (a *app) runDemo(f demoFlags) error {
+	defer a.interruptible()()
 	// The workers read the same environment: what is wrong with it is said once, here.
 	cfg, err := demoConfig(os.Environ(), a.log)
 	if err != nil {
@@ -157,14 +169,12 @@ func endAll(parties []party, err error) error {
 	return errors.Join(ends...)
 }
 
-// giveUpAll ends processes at the same time and within giveUpWithin, and agents of this process as they like. failed is why.
+// giveUpAll ends processes at once, and agents of this process as they like. failed is why.
 func giveUpAll(parties []party, failed error) {
-	var ending sync.WaitGroup
-	defer ending.Wait()
 	for _, p := range parties {
 		switch p := p.(type) {
 		case interface{ giveUp() }:
-			ending.Go(p.giveUp)
+			p.giveUp()
 		case interface{ endFailed(error) }:
 			p.endFailed(failed)
 		default:
@@ -193,7 +203,7 @@ func (a *app) startParties(f demoFlags, cfg config.Config) ([]party, error) {
 		p, err := spawn(stderr, a.verbose)
 		if err != nil {
 			for _, q := range parties {
-				err = errors.Join(err, q.end())
+				q.(*process).giveUp()
 			}
 			return nil, err
 		}

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,6 +40,9 @@ Nothing is overwritten.`,
 				return badUsage("out", "--out is empty: want the directory to write into")
 			}
 			pair, err := wiring.WriteKeyPair(out, name)
+			if errors.Is(err, fs.ErrExist) { // its sentence says so already
+				err = errors.New(strings.TrimSuffix(err.Error(), ": "+fs.ErrExist.Error()))
+			}
 			if err != nil {
 				return &fieldError{"keys", err}
 			}

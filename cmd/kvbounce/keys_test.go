@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,6 +54,7 @@ func TestKeygen(t *testing.T) {
 	require.Equal(t, exitFailed, code)
 	require.Empty(t, out)
 	require.Contains(t, errs, "never overwritten")
+	require.Equal(t, 1, strings.Count(errs, "exist"), "said once: %s", errs)
 	again, err := os.ReadFile(filepath.Join(dir, "prefill"))
 	require.NoError(t, err)
 	require.Equal(t, public, again)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-	"time"
 )
 
 // process is a worker in a process of its own.
@@ -87,25 +86,17 @@ func readReply(lines *bufio.Scanner, who string) (reply, error) {
 
 // end lets the worker close and waits for it.
 func (p *process) end() error {
-	return errors.Join(p.calls.Close(), p.cmd.Wait())
+	_, err := p.do(call{Op: "close"})
+	return errors.Join(err, p.calls.Close(), p.cmd.Wait())
 }
 
-// giveUpWithin is how long a worker may take to close once the work has failed. With a peer that is gone it would wait for its close deadline.
-const giveUpWithin = 2 * time.Second
-
-// giveUp lets the worker close, but not for long. How it ends does not matter any more.
-func (p *process) giveUp() {
-	killing := time.AfterFunc(giveUpWithin, func() { _ = p.cmd.Process.Kill() })
-	defer killing.Stop()
-	_ = p.end()
-}
+// giveUp ends the worker at once: with a peer that is gone it would take its close deadline to close. How it ends does not matter any more.
+func (p *process) giveUp() { _ = p.kill() }
 
 // kill ends the worker as a crash would, and reaps it.
 func (p *process) kill() error {
-	if err := p.cmd.Process.Kill(); err != nil {
-		return err
-	}
+	err := p.cmd.Process.Kill()
 	_ = p.calls.Close()
 	_ = p.cmd.Wait() // always an error: killed
-	return nil
+	return err
 }

@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,7 +22,6 @@ import (
 
 	"github.com/kvbounce/kvbounce/core/config"
 	"github.com/kvbounce/kvbounce/ports"
-	"github.com/kvbounce/kvbounce/wiring"
 	"github.com/kvbounce/kvbounce/wiring/layout"
 )
 
@@ -30,30 +29,44 @@ import (
 // descriptions and tells the receiver when to poison and check its memory. The bytes themselves go through the engine.
 
 // remoteOps is what a sender may ask of a receiver.
-var remoteOps = map[string]bool{"open": true, "add": true, "poison": true, "check": true, "stats": true}
+var remoteOps = map[string]bool{"open": true, "add": true, "poison": true, "check": true, "stats": true, "done": true}
 
 // dialLimit bounds the wait for a receiver to answer.
 const dialLimit = 10 * time.Second
 
-// nearConfig are the settings with bounce on. Where they do not say where the control channel listens, it is the address that the two sides meet at.
-func nearConfig(environ []string, meet string, log *slog.Logger) (config.Config, error) {
-	settings, err := wiring.ReadSettings(environ)
-	cfg := settings.Config
+// near are settings whose control channel listens at the address that the two sides meet at, where they do not say another.
+func near(cfg config.Config, meet net.Addr) config.Config {
+	if at, err := netip.ParseAddrPort(meet.String()); err == nil && !at.Addr().IsUnspecified() && cfg.ControlBind == config.Default().ControlBind {
+		cfg.ControlBind = "tcp://" + netip.AddrPortFrom(at.Addr().Unmap(), 0).String()
+	}
+	return cfg
+}
+
+// peerOf is what a sender's --peer may be for a receiver that listens on an address. Where that is every address, it is the one of the default route, which source looks up.
+func peerOf(listens net.Addr, source func(network, to string) (net.IP, error)) string {
+	at, err := netip.ParseAddrPort(listens.String())
+	if err != nil || !at.Addr().IsUnspecified() {
+		return listens.String()
+	}
+	host := "127.0.0.1" // without a route this host alone is sure to get there
+	// Addresses that no machine has (documentation, RFC 5737 and RFC 3849), so that only a default route leads there.
+	for _, far := range [][2]string{{"udp4", "203.0.113.1:9"}, {"udp6", "[2001:db8::1]:9"}} {
+		if ip, err := source(far[0], far[1]); err == nil {
+			host = ip.String()
+			break
+		}
+	}
+	return fmt.Sprintf("%s (or another address of this host)", net.JoinHostPort(host, strconv.Itoa(int(at.Port()))))
+}
+
+// routeSource is the address of this host that packets to another would carry. It connects a UDP socket, which looks the route up and sends nothing.
+func routeSource(network, to string) (net.IP, error) {
+	conn, err := net.Dial(network, to)
 	if err != nil {
-		return cfg, err
+		return nil, err
 	}
-	for _, w := range settings.Warnings {
-		log.Warn(w)
-	}
-	cfg.Enable = true
-	host, _, err := net.SplitHostPort(meet)
-	if err != nil {
-		return cfg, err
-	}
-	if ip, err := netip.ParseAddr(host); err == nil && !ip.IsUnspecified() && cfg.ControlBind == config.Default().ControlBind {
-		cfg.ControlBind = "tcp://" + net.JoinHostPort(ip.Unmap().String(), "0")
-	}
-	return cfg, nil
+	defer conn.Close()
+	return conn.LocalAddr().(*net.UDPAddr).IP, nil
 }
 
 func (a *app) recv() *cobra.Command {
@@ -71,13 +84,17 @@ func (a *app) recv() *cobra.Command {
 			if err := checkName(name); err != nil {
 				return err
 			}
+			cfg, err := bounceConfig(os.Environ(), a.log)
+			if err != nil {
+				return err
+			}
 			l, err := net.Listen("tcp", listen)
 			if err != nil {
 				return &fieldError{"listen", fmt.Errorf("--listen %s: %w; choose another address or port", listen, err)}
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return a.receive(ctx, l, name, memory.place, once)
+			return a.receive(ctx, l, near(cfg, l.Addr()), name, memory.place, once)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7701", "where senders connect")
@@ -109,17 +126,14 @@ type received struct {
 	Senders int    `json:"senders"`
 	Checked uint64 `json:"bytes_checked"`
 	Failed  int    `json:"failed_checks"`
+	Broken  int    `json:"failed_sessions"`
 }
 
 // receive serves senders, each with an agent of its own, until the context ends.
-func (a *app) receive(ctx context.Context, l net.Listener, name string, place ports.Place, once bool) error {
+func (a *app) receive(ctx context.Context, l net.Listener, cfg config.Config, name string, place ports.Place, once bool) error {
 	defer l.Close()
 	defer context.AfterFunc(ctx, func() { l.Close() })()
-	cfg, err := nearConfig(os.Environ(), l.Addr().String(), a.log)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(a.err, "recv: listening on %s; start: kvbounce send --peer %s\n", l.Addr(), l.Addr())
+	fmt.Fprintf(a.err, "recv: listening on %s; start: kvbounce send --peer %s\n", l.Addr(), peerOf(l.Addr(), routeSource))
 	var total received
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -133,14 +147,17 @@ func (a *app) receive(ctx context.Context, l net.Listener, name string, place po
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
 			r := &receiver{worker: *a.newWorker(cfg, nil), name: name, place: place}
-			if err := r.serve(conn); err != nil {
-				a.log.Warn("a sender's session ended with an error", "sender", conn.RemoteAddr(), "err", err)
-			}
+			ended := "done"
+			err := r.serve(conn)
 			mu.Lock()
 			defer mu.Unlock()
+			if err != nil {
+				total.Broken++
+				ended = "failed, " + plain(joinLines.Replace(err.Error()))
+			}
 			total.Checked += r.checked
 			total.Failed += r.failed
-			fmt.Fprintf(a.err, "recv: %s done: %d bytes checked, %d checks failed\n", conn.RemoteAddr(), r.checked, r.failed)
+			fmt.Fprintf(a.err, "recv: %s %s: %d bytes checked, %d checks failed\n", conn.RemoteAddr(), ended, r.checked, r.failed)
 		})
 		if once {
 			break
@@ -152,12 +169,17 @@ func (a *app) receive(ctx context.Context, l net.Listener, name string, place po
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.out, "senders: %d, bytes checked: %d, checks failed: %d\n", total.Senders, total.Checked, total.Failed)
+		fmt.Fprintf(a.out, "senders: %d, bytes checked: %d, checks failed: %d, sessions failed: %d\n", total.Senders, total.Checked, total.Failed, total.Broken)
 	}
-	if total.Failed > 0 {
+	switch {
+	case total.Failed == 0 && (!once || total.Broken == 0):
+		return nil
+	case a.json:
+		return errReported
+	case total.Failed > 0:
 		return errors.New("received bytes were wrong")
 	}
-	return nil
+	return errors.New("the sender's session failed")
 }
 
 // receiver is a worker whose master is a sender elsewhere.
@@ -168,15 +190,24 @@ type receiver struct {
 	checked uint64
 	failed  int
 	warned  bool
+	done    bool // the sender says that all went well
 }
 
 func (r *receiver) serve(conn io.ReadWriter) error {
-	return serve(r, conn, conn, maxLine)
+	err := serve(r, conn, conn, maxLine)
+	if !r.done {
+		err = errors.Join(errors.New("the sender broke off"), err)
+	}
+	return err
 }
 
 func (r *receiver) do(c call) (reply, error) {
 	if !remoteOps[c.Op] {
 		return reply{}, fmt.Errorf("%q is not for a sender to ask", c.Op)
+	}
+	if c.Op == "done" {
+		r.done = true
+		return reply{}, nil
 	}
 	c.Name, c.Lists = r.name, nil // a preset's memory has its size; a stranger's lists could ask for any
 	if c.Op == "open" {
@@ -223,15 +254,16 @@ func (a *app) send() *cobra.Command {
 }
 
 func (a *app) sendTo(peer string, f demoFlags) error {
+	defer a.interruptible()()
+	cfg, err := bounceConfig(os.Environ(), a.log)
+	if err != nil {
+		return err
+	}
 	conn, err := net.DialTimeout("tcp", peer, dialLimit)
 	if err != nil {
 		return &fieldError{"peer", fmt.Errorf("--peer %s: %w; start kvbounce recv there first", peer, err)}
 	}
-	cfg, err := nearConfig(os.Environ(), conn.LocalAddr().String(), a.log)
-	if err != nil {
-		return errors.Join(err, conn.Close())
-	}
-	return a.compare(f, []party{a.newWorker(cfg, nil), newRemote(conn)}, 0)
+	return a.compare(f, []party{a.newWorker(near(cfg, conn.LocalAddr()), nil), newRemote(conn)}, 0)
 }
 
 // remote is a receiver elsewhere, as a sender sees it.
@@ -262,4 +294,11 @@ func (r *remote) do(c call) (reply, error) {
 	return answer, err
 }
 
-func (r *remote) end() error { return r.conn.Close() }
+// end says that all went well, whatever the receiver says to that, and leaves.
+func (r *remote) end() error {
+	_, _ = r.do(call{Op: "done"})
+	return r.conn.Close()
+}
+
+// giveUp leaves without a word, which tells the receiver that something went wrong.
+func (r *remote) giveUp() { _ = r.conn.Close() }

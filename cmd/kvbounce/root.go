@@ -9,10 +9,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -47,6 +49,8 @@ func badUsage(field, format string, args ...any) error {
 
 // errReported is the failure of work whose result is printed and says everything.
 var errReported = errors.New("the result says what failed")
+
+var errInterrupted = errors.New("interrupted")
 
 // app is what subcommands share.
 type app struct {
@@ -207,6 +211,22 @@ func (a *app) failStop(failed error, r session.Report) {
 	}
 	fmt.Fprintln(a.err, r)
 	os.Exit(wiring.ExitFailStop)
+}
+
+// interruptible lets SIGINT and SIGTERM end the process at once, with word of it, until the work is done. Workers in processes of their own end with it.
+func (a *app) interruptible() (done func()) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	keep := context.AfterFunc(ctx, func() {
+		if a.json {
+			a.fail(errInterrupted, true)
+		}
+		a.fail(errInterrupted, false)
+		os.Exit(exitFailed)
+	})
+	return func() {
+		keep()
+		stop()
+	}
 }
 
 // fail prints a failure, as one sentence or as JSON; as a sentence too where standard output takes none. Part of it may be another machine's words.

@@ -73,10 +73,10 @@ func (a *app) runSim(f simFlags, given func(flag string) bool) error {
 	switch {
 	case chosen > 1:
 		return badUsage("seed", "sim takes one of --seed, --seeds, --replay, --shrink and --exhaustive")
-	case f.peers < 0 || f.peers > 100_000:
-		return badUsage("peers", "--peers %d: want 1 to 100000, or 0 for what the scenario says", f.peers)
-	case f.requests < 0 || f.requests > 10_000_000:
-		return badUsage("requests", "--requests %d: want 1 to 10000000, or 0 for what the scenario says", f.requests)
+	case f.peers < 0 || f.peers > simulation.MaxPeers:
+		return badUsage("peers", "--peers %d: want 1 to %d, or 0 for what the scenario says", f.peers, simulation.MaxPeers)
+	case f.requests < 0 || f.requests > simulation.MaxRequests:
+		return badUsage("requests", "--requests %d: want 1 to %d, or 0 for what the scenario says", f.requests, simulation.MaxRequests)
 	case given("replay"):
 		return a.replaySim(f)
 	case given("shrink"):

@@ -9,6 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +29,7 @@ import (
 //
 // Measurements use burst. Its halves start and wait are for whoever does something to the processes in between.
 type call struct {
-	Op       string      `json:"op"` // open, add, poison, burst, start, wait, check, stats, close
+	Op       string      `json:"op"` // open, add, poison, burst, start, wait, check, stats, close; to a receiver elsewhere done in place of close
 	Name     string      `json:"name,omitempty"`
 	Layout   string      `json:"layout,omitempty"` // open: a preset's name
 	Lists    *lists      `json:"lists,omitempty"`  // open: the layout itself, instead of a name
@@ -99,7 +102,7 @@ func (w *worker) do(c call) (reply, error) {
 	switch {
 	case c.Op == "open" && w.node != nil:
 		return reply{}, errors.New("open: it is open")
-	case c.Op != "open" && w.node == nil:
+	case c.Op != "open" && c.Op != "close" && w.node == nil:
 		return reply{}, fmt.Errorf("%s: it is not open", c.Op)
 	case (c.Op == "start" || c.Op == "burst") && w.peer == "":
 		return reply{}, fmt.Errorf("%s: no peer was added", c.Op)
@@ -299,13 +302,42 @@ func (a *app) worker() *cobra.Command {
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(*cobra.Command, []string) error {
+			signal.Ignore(os.Interrupt, syscall.SIGTERM)                        // where the master gets one too, it ends this process, and says why
 			cfg, err := demoConfig(os.Environ(), slog.New(slog.DiscardHandler)) // warnings are the master's to print
 			if err != nil {
 				return err
 			}
-			return serve(&worker{cfg: cfg, log: a.log}, a.in, a.out, maxOwnLine)
+			w := &lifeline{worker: &worker{cfg: cfg, log: a.log}}
+			return serve(w, w.watch(a.in), a.out, maxOwnLine)
 		},
 	}
+}
+
+// lifeline is a worker that ends with its master, in the middle of whatever it does: its peer is mostly gone too, and it would wait for it.
+type lifeline struct {
+	*worker
+	closed atomic.Bool
+}
+
+func (l *lifeline) do(c call) (reply, error) {
+	r, err := l.worker.do(c)
+	if c.Op == "close" {
+		l.closed.Store(true)
+	}
+	return r, err
+}
+
+// watch passes on what the master says. It ends the process where that ends without a call to close.
+func (l *lifeline) watch(in io.Reader) io.Reader {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, in)
+		if !l.closed.Load() {
+			os.Exit(exitFailed)
+		}
+		_ = w.CloseWithError(err)
+	}()
+	return r
 }
 
 const (

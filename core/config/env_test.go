@@ -88,7 +88,7 @@ func TestOriginalInACrossFault(t *testing.T) {
 		`TRTLLM_NIXL_BOUNCE_ARENA_SIZE_BYTES is ignored, the default 512M is used`}, warnings)
 
 	_, warnings, err = FromEnv([]string{"KVBOUNCE_ARENA_GRANULARITY=512M", "TRTLLM_NIXL_BOUNCE_ARENA_SIZE_BYTES=1000M"})
-	require.ErrorContains(t, err, `KVBOUNCE_ARENA_SIZE is "512M"; allowed: at least 2 x ARENA_GRANULARITY (1G)`)
+	require.ErrorContains(t, err, `KVBOUNCE_ARENA_GRANULARITY is "512M"; allowed: at most half of ARENA_SIZE (default 512M), or raise that too`)
 	require.Len(t, warnings, 1)
 
 	_, warnings, err = FromEnv([]string{"KVBOUNCE_RECEIVER_LEASE=50s", "TRTLLM_NIXL_BOUNCE_REQUEST_TIMEOUT_MS=60000"})

@@ -70,23 +70,33 @@ func (c *Config) resolve() (warnings []string, faults []fault) {
 	return warnings, nil
 }
 
-// crossFaults checks the rules between settings.
+// crossFaults checks the rules between settings. Where the one that is to be larger has its default, the other one was set, and is said to be wrong.
 func (c *Config) crossFaults() []fault {
 	var faults []fault
+	standard := Default()
 	broken := func(value, allowed string, settings ...string) {
 		faults = append(faults, fault{settings, &Error{Setting: settings[0], Variable: Prefix + settings[0], Value: value, Allowed: allowed}})
 	}
-	above := func(value, floor time.Duration, name, floorName string) {
-		if value <= floor {
+	above := func(value, floor, standard time.Duration, name, floorName string) {
+		switch {
+		case value > floor:
+		case value == standard:
+			broken(floor.String(), fmt.Sprintf("less than %s (default %s), or raise that too", name, value), floorName, name)
+		default:
 			broken(value.String(), fmt.Sprintf("more than %s (%s)", floorName, floor), name, floorName)
 		}
 	}
-	if c.ArenaSize < 2*c.ArenaGranularity {
+	switch {
+	case c.ArenaSize >= 2*c.ArenaGranularity:
+	case c.ArenaSize == standard.ArenaSize:
+		broken(formatSize(c.ArenaGranularity), fmt.Sprintf("at most half of ARENA_SIZE (default %s), or raise that too", formatSize(c.ArenaSize)),
+			"ARENA_GRANULARITY", "ARENA_SIZE")
+	default:
 		broken(formatSize(c.ArenaSize), fmt.Sprintf("at least 2 x ARENA_GRANULARITY (%s)", formatSize(2*c.ArenaGranularity)),
 			"ARENA_SIZE", "ARENA_GRANULARITY")
 	}
-	above(c.ReceiverLease, c.RequestTimeout, "RECEIVER_LEASE", "REQUEST_TIMEOUT")
-	above(c.RetirementDeadline, c.SettleDelay, "RETIREMENT_DEADLINE", "SETTLE_DELAY")
+	above(c.ReceiverLease, c.RequestTimeout, standard.ReceiverLease, "RECEIVER_LEASE", "REQUEST_TIMEOUT")
+	above(c.RetirementDeadline, c.SettleDelay, standard.RetirementDeadline, "RETIREMENT_DEADLINE", "SETTLE_DELAY")
 	switch {
 	case c.CurveSecretKeyFile == "" && c.CurveAuthorizedKeysDir != "":
 		broken("", "a file, since CURVE_AUTHORIZED_KEYS_DIR is set", "CURVE_SECRET_KEY_FILE", "CURVE_AUTHORIZED_KEYS_DIR")

@@ -43,6 +43,24 @@ func TestArenaBelowTwoBlocksIsAnError(t *testing.T) {
 	require.EqualError(t, err, `KVBOUNCE_ARENA_SIZE is "2097151"; allowed: at least 2 x ARENA_GRANULARITY (2M)`)
 }
 
+// A rule between two settings that a default can't keep is told of the setting that was set.
+func TestCrossFaultNamesWhatWasSet(t *testing.T) {
+	for _, tc := range []struct {
+		environ []string
+		want    string
+	}{
+		{[]string{"KVBOUNCE_SETTLE_DELAY=600s"}, `KVBOUNCE_SETTLE_DELAY is "10m0s"; allowed: less than RETIREMENT_DEADLINE (default 5m0s), or raise that too`},
+		{[]string{"KVBOUNCE_RETIREMENT_DEADLINE=100s"}, `KVBOUNCE_RETIREMENT_DEADLINE is "1m40s"; allowed: more than SETTLE_DELAY (3m0s)`},
+		{[]string{"KVBOUNCE_SETTLE_DELAY=600s", "KVBOUNCE_RETIREMENT_DEADLINE=400s"}, `KVBOUNCE_RETIREMENT_DEADLINE is "6m40s"; allowed: more than SETTLE_DELAY (10m0s)`},
+		{[]string{"KVBOUNCE_ARENA_GRANULARITY=1G"}, `KVBOUNCE_ARENA_GRANULARITY is "1G"; allowed: at most half of ARENA_SIZE (default 512M), or raise that too`},
+	} {
+		_, _, err := FromEnv(tc.environ)
+		require.EqualError(t, err, tc.want)
+	}
+	_, err := Read(withFile(), fileOf(Entry{"settle_delay", "600s", 4}))
+	require.ErrorContains(t, err, `settle_delay (kv.yaml line 4) is "10m0s"; allowed: less than RETIREMENT_DEADLINE`)
+}
+
 // Whatever arena, granularity and chunk are accepted, the arena holds two blocks for the chunk, and validating again changes nothing.
 func TestAcceptedArenaHoldsTwoBlocks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

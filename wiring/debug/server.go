@@ -62,6 +62,9 @@ func handler(i *inspector) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+StatePath, func(w http.ResponseWriter, r *http.Request) { writeState(w, i.state(r.Context())) })
 	mux.Handle("GET "+MetricsPath, metrics(i))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "an agent of kvbounce\n%s  what it holds, as JSON\n%s  counters and gauges for Prometheus\n", StatePath, MetricsPath)
+	})
 	return local(mux)
 }
 

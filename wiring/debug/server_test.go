@@ -232,8 +232,23 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
 		require.Equal(t, http.StatusMethodNotAllowed, do(method, StatePath, "localhost"), method)
 	}
-	require.Equal(t, http.StatusNotFound, do(http.MethodGet, "/", "localhost"))
+	require.Equal(t, http.StatusForbidden, do(http.MethodGet, "/", "evil.example"))
+	require.Equal(t, http.StatusNotFound, do(http.MethodGet, "/debug/", "localhost"))
 	require.Equal(t, http.StatusNotFound, do(http.MethodGet, "/debug/pprof/", "localhost"))
+}
+
+// Whoever only has the address is told what there is.
+func TestRootListsThePaths(t *testing.T) {
+	response, err := http.Get(serveIn(t, holding(), time.Minute).URL + "/")
+	require.NoError(t, err)
+	defer response.Body.Close()
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	require.Equal(t, "text/plain; charset=utf-8", response.Header.Get("Content-Type"))
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	for _, path := range []string{StatePath, MetricsPath} {
+		require.Contains(t, string(text), "\n"+path+"  ")
+	}
 }
 
 // A client that holds connections open takes no more than the bound, and keeps Close waiting for nothing.
