@@ -89,6 +89,15 @@ type TurnCounter interface {
 	Turns() uint64
 }
 
+// Revoker is a TransferEngine that can end a peer's access, and prove it (protocol.md, 7).
+type Revoker interface {
+	// Revoke ends all access between this agent's memory and a peer's: transfers of either that are under way, and what either may still post by the metadata that it has. It hands over and returns, and may be
+	// called again. The peer is disconnected; each side needs the other's metadata anew. Reactor.
+	Revoke(peer Identity)
+	// Revoked reports whether that is done: no such transfer reads or writes memory any more. It is evidence, for all that was posted before Revoke; that of transfers with FailedUnknown too. Reactor.
+	Revoked(peer Identity) bool
+}
+
 // TransferEngine moves bytes between registered memory of this agent and of its peers, one-sidedly.
 //
 // Register, Deregister, Metadata, Info and Close may be called from any goroutine and may block (pinning memory takes time). All other methods are

@@ -20,9 +20,10 @@ type Engine struct {
 	peers         map[ports.Identity]coverage // what their metadata says is registered
 	inbox         []*notification
 	socket        []*transfer // of dead processes, which move on when this engine is driven
-	moved         bool        // something happened since Progress was last called
-	resting       bool        // Rest was called since
-	turning       bool        // a turn at rest is queued
+	severed       map[ports.Identity]*severance
+	moved         bool // something happened since Progress was last called
+	resting       bool // Rest was called since
+	turning       bool // a turn at rest is queued
 	closed        bool
 	closedAt      ports.Instant
 }
@@ -30,6 +31,7 @@ type Engine struct {
 var (
 	_ ports.TransferEngine = (*Engine)(nil)
 	_ ports.Rester         = (*Engine)(nil)
+	_ ports.Revoker        = (*Engine)(nil)
 )
 
 type registration struct {
@@ -48,7 +50,7 @@ func NewEngine(w *World, id ports.Identity, wake func()) (*Engine, error) {
 	if other := w.engines[id]; other != nil && !other.closed {
 		return nil, fmt.Errorf("sim engine: %s has one already", id)
 	}
-	e := &Engine{w: w, id: id, bell: bell{wake: wake}, peers: make(map[ports.Identity]coverage)}
+	e := &Engine{w: w, id: id, bell: bell{wake: wake}, peers: make(map[ports.Identity]coverage), severed: make(map[ports.Identity]*severance)}
 	w.engines[id] = e
 	return e, nil
 }
@@ -144,6 +146,9 @@ func (e *Engine) Connect(peer ports.Identity, metadata []byte) error {
 		return ports.ErrClosed
 	}
 	e.peers[peer] = newCoverage(ranges)
+	if other := e.w.engines[peer]; other != nil && other.severed[e.id] != nil {
+		other.severed[e.id].barred = false
+	}
 	return nil
 }
 

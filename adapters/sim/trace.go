@@ -35,13 +35,14 @@ const (
 	CopyTold                            // ports.CopyStatus; ID: what Status answers from now on
 	PortClosed                          // 0
 	Called                              // 0; Data: the name that Schedule was given
+	AccessRevoked                       // 0; Peer: no transfer between the two that was posted before moves bytes any more
 	eventKinds
 )
 
 // String names the kind as logs print it.
 func (k EventKind) String() string {
 	return name(k, "frame-sent", "frame-not-taken", "frame-delivered", "frame-dropped", "notify-sent", "notify-delivered", "notify-dropped", "registered", "deregistered",
-		"transfer-range", "transfer-posted", "transfer-rejected", "transfer-moves", "transfer-told", "transfer-released", "gather-launched", "scatter-launched", "copy-runs", "copy-told", "closed", "called")
+		"transfer-range", "transfer-posted", "transfer-rejected", "transfer-moves", "transfer-told", "transfer-released", "gather-launched", "scatter-launched", "copy-runs", "copy-told", "closed", "called", "access-revoked")
 }
 
 // Event is something that happened in a World.

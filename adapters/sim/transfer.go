@@ -216,6 +216,9 @@ func (t *transfer) move(w *World, most uint64) error {
 	if target.closed {
 		return fmt.Errorf("the engine of %s was closed", t.peer)
 	}
+	if t.isSevered(w) {
+		return errors.New("the access was revoked")
+	}
 	for most > 0 && t.left > 0 {
 		p := t.pieces[t.index]
 		n := min(p.local.Bytes-t.offset, t.left, most)

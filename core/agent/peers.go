@@ -181,6 +181,34 @@ func (a *Agent) RemovePeerAsync(id ports.Identity, done func()) error {
 	})
 }
 
+// RevokePeer removes a peer, has the engine end all access between it and this agent, and waits for its proof: then no write to the peer or of the peer's can land any more, and what waited for that goes
+// on. It says nothing of the peer's process. Both sides have to add each other again before anything is sent. transport.ErrNoRevoke: the engine can't, as NIXL. When the context ends first the
+// revocation goes on; calling again waits for it.
+func (a *Agent) RevokePeer(ctx context.Context, id ports.Identity) error {
+	ended := make(chan bool, 1)
+	if err := a.RevokePeerAsync(id, func(proven bool) { ended <- proven }); err != nil {
+		return err
+	}
+	select {
+	case proven := <-ended:
+		if !proven {
+			return fmt.Errorf("revoke %s: %w", id, transport.ErrClosing)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("revoke %s: it goes on: %w", id, ctx.Err())
+	}
+}
+
+// RevokePeerAsync is RevokePeer for callers that can't wait; done is called in the reactor.
+func (a *Agent) RevokePeerAsync(id ports.Identity, done func(proven bool)) error {
+	if err := a.transport.RevokePeer(id, done); err != nil {
+		return err
+	}
+	a.drop(id)
+	return nil
+}
+
 // drop makes a peer unknown to submitters.
 func (a *Agent) drop(id ports.Identity) {
 	a.mu.Lock()

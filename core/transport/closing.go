@@ -61,6 +61,12 @@ func (t *Transport) Stop() {
 		}
 	}
 	t.fences = nil
+	for _, v := range t.revocations {
+		for _, done := range v.done {
+			done(false)
+		}
+	}
+	t.revocations = nil
 }
 
 // failEverything fails every request, those of peers without an entry too.

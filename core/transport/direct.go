@@ -107,7 +107,7 @@ func (t *Transport) pollDirect(d *direct) bool {
 	if d.transfer == nil {
 		return t.pollUnposted(d)
 	}
-	e, pending := drain.OfTransfer(d.transfer.Status())
+	e, pending := t.evidenceOf(d.peer, d.transfer)
 	switch {
 	case pending:
 		if !d.over && !t.now.Before(d.began.Add(d.peer.info.RequestTimeout)) {
@@ -154,7 +154,7 @@ func (t *Transport) endDirect(d *direct, e drain.Evidence) {
 	if !d.doubted {
 		d.peer.pending--
 	}
-	if _, pending := drain.OfTransfer(d.transfer.Status()); pending {
+	if _, pending := drain.OfTransfer(d.transfer.Status()); pending && e != drain.Revoked {
 		t.lingering = append(t.lingering, d)
 	} else {
 		d.transfer.Release()

@@ -17,6 +17,7 @@ var (
 	ErrGatherFailed = errors.New("the gather failed")
 	ErrPeerGone     = errors.New("the peer was removed")
 	ErrFenced       = errors.New("the peer was fenced")
+	ErrRevoked      = errors.New("the peer's access was revoked")
 	ErrPeerInDoubt  = errors.New("an earlier transfer to the peer has no evidence of its end")
 	ErrRetained     = errors.New("too much of the arena is kept without evidence")
 	ErrPlan         = errors.New("the descriptors can't be planned")

@@ -38,6 +38,7 @@ type peer struct {
 	superseded bool          // another incarnation of the name was added, or this one fenced: nothing new
 	fenced     bool          // its process can no longer run: nothing is sent to it or taken from it
 	settling   bool          // what it held is not given back yet
+	revoked    bool          // the engine has ended all access, and it was not added since
 	moved      ports.Instant // when a frame last named another endpoint
 	endpoint   []byte        // where its control channel is; empty: no way back
 	engine     bool          // connected in the engine
@@ -104,6 +105,9 @@ func (t *Transport) addPeer(info PeerInfo) error {
 	if (p != nil && p.superseded) || t.retired.superseded(info.Identity) {
 		return fmt.Errorf("%w: %s was superseded or fenced", ErrStale, info.Identity)
 	}
+	if err := t.isRevoking(info.Identity); err != nil {
+		return err
+	}
 	if p != nil && p.added && len(p.info.Endpoint) > 0 && !bytes.Equal(p.info.Endpoint, info.Endpoint) {
 		return fmt.Errorf("peer %s is known with endpoint %q; an incarnation can't move to %q", p.id, p.info.Endpoint, info.Endpoint)
 	}
@@ -130,7 +134,7 @@ func (t *Transport) addPeer(info PeerInfo) error {
 		t.strangers--
 		t.timers.stop(&p.idle)
 	}
-	p.info, p.added, p.engine = info, true, true
+	p.info, p.added, p.engine, p.revoked = info, true, true, false
 	if len(info.Endpoint) > 0 {
 		p.endpoint = bytes.Clone(info.Endpoint)
 	}
@@ -178,17 +182,24 @@ func (t *Transport) supersede(p *peer) {
 // evidence is kept. Unknown peers are ignored.
 func (t *Transport) RemovePeer(id ports.Identity, done func()) error {
 	return t.do(func(t *Transport) {
-		if p := t.peers[id]; p != nil && p.added {
-			t.failAll(p, ErrPeerGone, "RemovePeer was called")
-			p.added = false
-			if !p.superseded {
-				t.strangers++
-			}
-			t.setGate(p)
-			t.release(p)
+		if p := t.peers[id]; p != nil {
+			t.removePeer(p, ErrPeerGone)
 		}
 		done()
 	})
+}
+
+func (t *Transport) removePeer(p *peer, why error) {
+	if !p.added {
+		return
+	}
+	t.failAll(p, why, "")
+	p.added = false
+	if !p.superseded {
+		t.strangers++
+	}
+	t.setGate(p)
+	t.release(p)
 }
 
 // setGate tells submitters whether the peer takes requests.

@@ -382,7 +382,7 @@ func (t *Transport) pollWrites() {
 	n := 0
 	for i := 0; i < len(t.writes); i++ {
 		c := t.writes[i]
-		e, pending := drain.OfTransfer(c.write.Status())
+		e, pending := t.evidenceOf(c.req.peer, c.write)
 		if pending || (c.doubted && !e.Closes(drain.Write)) {
 			t.writes[n] = c
 			n++

@@ -84,19 +84,20 @@ type Transport struct {
 	inbox    inbox
 	commands []command
 
-	real      ports.Instant // of this turn
-	now       ports.Instant // the same, less the pauses
-	skew      time.Duration // sum of pauses
-	asked     ports.Instant // when the last Poll wanted to be called again, unskewed
-	stopped   ports.Instant // the last turn in whose middle the process was paused, 0 none
-	timers    timers
-	peers     map[ports.Identity]*peer
-	order     []*peer // the same, in order of appearance
-	strangers int     // entries that no AddPeer holds and nobody superseded
-	retired   retired
-	fences    []*fence
-	retention retention
-	closing   bool
+	real        ports.Instant // of this turn
+	now         ports.Instant // the same, less the pauses
+	skew        time.Duration // sum of pauses
+	asked       ports.Instant // when the last Poll wanted to be called again, unskewed
+	stopped     ports.Instant // the last turn in whose middle the process was paused, 0 none
+	timers      timers
+	peers       map[ports.Identity]*peer
+	order       []*peer // the same, in order of appearance
+	strangers   int     // entries that no AddPeer holds and nobody superseded
+	retired     retired
+	fences      []*fence
+	revocations []*revocation
+	retention   retention
+	closing     bool
 
 	// Sender.
 	waiting   []*request       // for their ready event
@@ -126,6 +127,7 @@ type Transport struct {
 	leaving []*leaving // deregistrations that wait for accesses
 
 	driver      driver
+	revoker     ports.Revoker     // the engine, if it is one
 	turnCounter ports.TurnCounter // the engine, if its turns are not the reactor's
 	turns       uint64            // what it last counted
 	mutation    mutation
@@ -160,6 +162,7 @@ func New(o Options) *Transport {
 	}
 	t.driver.rester, _ = o.Engine.(ports.Rester)
 	t.turnCounter, _ = o.Engine.(ports.TurnCounter)
+	t.revoker, _ = o.Engine.(ports.Revoker)
 	if o.Credits != nil {
 		t.grants = credit.NewScheduler(o.Credits, o.Settings.Window)
 	}
@@ -200,6 +203,7 @@ func (t *Transport) Poll(now ports.Instant) (work bool, next ports.Instant) {
 	t.pollReady()
 	t.pollWindows()
 	t.pollGathers()
+	t.pollRevocations()
 	t.pollWrites()
 	t.pollScatters()
 	t.pollDirects()
@@ -291,7 +295,7 @@ func (t *Transport) demand() demand {
 	switch {
 	case t.liveFlows > 0 || t.regions > 0 || len(t.gathers)+len(t.writes)+len(t.scatters)+len(t.scatterQ)+len(t.directs) > 0:
 		return demandBusy
-	case len(t.fences)+len(t.lingering) > 0 || t.ledger.Totals().Doubts > 0 || t.ledger.Totals().DoubtfulBytes > 0:
+	case len(t.fences)+len(t.revocations)+len(t.lingering) > 0 || t.ledger.Totals().Doubts > 0 || t.ledger.Totals().DoubtfulBytes > 0:
 		return demandRetained
 	case t.settings.DirectRegistered != nil && t.settings.DirectRegistered():
 		return demandTarget

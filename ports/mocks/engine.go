@@ -148,6 +148,55 @@ func (mr *MockTurnCounterMockRecorder) Turns() *gomock.Call {
 	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Turns", reflect.TypeOf((*MockTurnCounter)(nil).Turns))
 }
 
+// MockRevoker is a mock of Revoker interface.
+type MockRevoker struct {
+	ctrl     *gomock.Controller
+	recorder *MockRevokerMockRecorder
+}
+
+// MockRevokerMockRecorder is the mock recorder for MockRevoker.
+type MockRevokerMockRecorder struct {
+	mock *MockRevoker
+}
+
+// NewMockRevoker creates a new mock instance.
+func NewMockRevoker(ctrl *gomock.Controller) *MockRevoker {
+	mock := &MockRevoker{ctrl: ctrl}
+	mock.recorder = &MockRevokerMockRecorder{mock}
+	return mock
+}
+
+// EXPECT returns an object that allows the caller to indicate expected use.
+func (m *MockRevoker) EXPECT() *MockRevokerMockRecorder {
+	return m.recorder
+}
+
+// Revoke mocks base method.
+func (m *MockRevoker) Revoke(peer ports.Identity) {
+	m.ctrl.T.Helper()
+	m.ctrl.Call(m, "Revoke", peer)
+}
+
+// Revoke indicates an expected call of Revoke.
+func (mr *MockRevokerMockRecorder) Revoke(peer interface{}) *gomock.Call {
+	mr.mock.ctrl.T.Helper()
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Revoke", reflect.TypeOf((*MockRevoker)(nil).Revoke), peer)
+}
+
+// Revoked mocks base method.
+func (m *MockRevoker) Revoked(peer ports.Identity) bool {
+	m.ctrl.T.Helper()
+	ret := m.ctrl.Call(m, "Revoked", peer)
+	ret0, _ := ret[0].(bool)
+	return ret0
+}
+
+// Revoked indicates an expected call of Revoked.
+func (mr *MockRevokerMockRecorder) Revoked(peer interface{}) *gomock.Call {
+	mr.mock.ctrl.T.Helper()
+	return mr.mock.ctrl.RecordCallWithMethodType(mr.mock, "Revoked", reflect.TypeOf((*MockRevoker)(nil).Revoked), peer)
+}
+
 // MockTransferEngine is a mock of TransferEngine interface.
 type MockTransferEngine struct {
 	ctrl     *gomock.Controller

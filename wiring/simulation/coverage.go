@@ -36,11 +36,11 @@ func (o *oracle) transferEnded(t *transfer, status ports.TransferStatus) {
 }
 
 // transferFenced counts a transfer that a fence closes.
-func (o *oracle) transferFenced(t *transfer) {
+func (o *oracle) transferFenced(t *transfer, by string) {
 	if t.req != nil {
-		o.evidence["direct: fenced and settled"]++
+		o.evidence["direct: "+by]++
 	} else {
-		o.evidence["write: fenced and settled"]++
+		o.evidence["write: "+by]++
 	}
 }
 

@@ -22,6 +22,7 @@ const (
 	OpRetire  = "retire"  // Agent asks from now on whether the memory of its Session may be reused
 	OpLeave   = "leave"   // Agent deregisters its memory Path: src, dst or windows
 	OpFence   = "fence"   // Agent fences all lives of Peer that ended
+	OpRevoke  = "revoke"  // Agent has its engine end the access of the present life of Peer
 	OpCrash   = "crash"   // Agent's process ends at once
 	OpClose   = "close"   // Agent closes as its application would
 	OpStart   = "start"   // Agent's next life begins, unless it lives
@@ -32,7 +33,7 @@ const (
 	OpHostile = "hostile" // Agent, a hostile peer, does something that Layout is the seed of
 )
 
-var verbs = []string{OpSubmit, OpCancel, OpAdd, OpRemove, OpOpen, OpShut, OpAbort, OpRetire, OpLeave, OpFence, OpCrash, OpClose, OpStart, OpPause, OpJump, OpCut, OpHeal, OpHostile}
+var verbs = []string{OpSubmit, OpCancel, OpAdd, OpRemove, OpOpen, OpShut, OpAbort, OpRetire, OpLeave, OpFence, OpRevoke, OpCrash, OpClose, OpStart, OpPause, OpJump, OpCut, OpHeal, OpHostile}
 
 // Op is something that is done at a moment of a run. Fields that the verb does not name are zero.
 type Op struct {

@@ -149,6 +149,7 @@ type flow struct {
 	writes           int // of them without evidence
 	scatters         int // without evidence
 	drained          bool
+	revoked          bool          // the receiver's engine ended the sender's access
 	wanted           ports.Instant // when its first WANT arrived; -1: not yet
 	chunks, granted  int
 	passed           int // grants to others since its last
@@ -183,7 +184,8 @@ type transfer struct {
 	to         ports.Identity
 	failed     bool     // without evidence
 	failedTurn int      // of its owner, that could not know yet
-	fenced     bool     // a fence of one side is over for the other: it counts as ended, and must not move
+	fenced     bool     // a fence or a revocation of one side is over for the other: it counts as ended, and must not move
+	severed    bool     // the other side revoked its access: it must not move, which its owner can't know
 	region     *region  // of a bounce write
 	req        *request // of a direct transfer
 	source     []slot   // staging
@@ -253,6 +255,8 @@ func (o *oracle) event(e sim.Event) {
 		o.transferMoves(e)
 	case sim.TransferTold:
 		o.transferTold(e)
+	case sim.AccessRevoked:
+		o.revoked(e.Agent, e.Peer)
 	case sim.GatherLaunched, sim.ScatterLaunched:
 		if f := sim.CopyFate(e.Detail); f != sim.CopyRefused && f != sim.CopyNotLaunched {
 			o.copyLaunched(e)

@@ -1,6 +1,9 @@
 package simulation
 
-import "github.com/kvbounce/kvbounce/core/agent"
+import (
+	"github.com/kvbounce/kvbounce/core/agent"
+	"github.com/kvbounce/kvbounce/ports"
+)
 
 // What a fence proves: once it is over, nothing of the dead incarnation touches memory here, and what was written to it is read by nobody.
 
@@ -13,7 +16,7 @@ func (o *oracle) fenced(l *life, f *fencing, report agent.FenceReport) {
 	for _, t := range o.transfers { // in whatever order: each is counted out by itself
 		if !t.fenced && (t.owner == l && t.to == f.dead.id || t.owner == f.dead && t.to == l.id) {
 			t.fenced = true
-			o.transferFenced(t)
+			o.transferFenced(t, "fenced and settled")
 			o.transferOver(t)
 		}
 	}
@@ -52,5 +55,24 @@ func (r *request) giveBackAt(l *life) {
 	case r.srcPool.life == l && !r.released:
 		r.released = true
 		r.srcPool.giveBack(r.srcPages, r.w)
+	}
+}
+
+// revoked takes in that an engine has ended a peer's access, and can prove it to its own agent: nothing that was posted before moves, in either direction, and the regions that were granted to the peer are free.
+func (o *oracle) revoked(by, peer ports.Identity) {
+	for _, g := range o.pair(peer, by).live {
+		g.revoked = true
+		o.drainedFlow(g)
+	}
+	for _, t := range o.transfers { // in whatever order: each is counted out by itself
+		switch {
+		case t.fenced:
+		case t.owner.id == by && t.to == peer:
+			t.fenced = true
+			o.transferFenced(t, "revoked")
+			o.transferOver(t)
+		case t.owner.id == peer && t.to == by:
+			t.severed = true
+		}
 	}
 }

@@ -66,7 +66,7 @@ func (o *oracle) transferRange(e sim.Event) {
 		o.violate("outside-region", "%s writes into region %d of %s, which is now %s's", owner.label(), r.handle, to.life.label(), r.flow)
 	case r.addr != e.Addr || e.Bytes > r.bytes:
 		o.violate("outside-region", "%s writes %d bytes at %#x; region %d has %d at %#x", owner.label(), e.Bytes, e.Addr, r.handle, r.bytes, r.addr)
-	case r.drained:
+	case r.drained && !r.flow.revoked: // what is posted without access moves nothing
 		o.violate("write-after-drain", "%s writes into region %d of %s after its DRAIN arrived", owner.label(), r.handle, r.flow)
 	case r.posted:
 		o.violate("written-twice", "%s writes into region %d of %s again", owner.label(), r.handle, r.flow)
@@ -140,8 +140,8 @@ func (o *oracle) transferMoves(e sim.Event) {
 	if t == nil {
 		return
 	}
-	if t.fenced {
-		o.violate("touch-after-fence", "a transfer between %s and %s moves bytes after the fence of one that died was over", t.owner.label(), o.w.label(t.to))
+	if t.fenced || t.severed {
+		o.violate("touch-after-fence", "a transfer between %s and %s moves bytes after the fence or the revocation of one was over", t.owner.label(), o.w.label(t.to))
 	}
 	if t.req != nil {
 		o.checkDirect(t.req, e)

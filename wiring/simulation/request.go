@@ -278,6 +278,11 @@ func (w *World) perform(o Op) {
 		l.leave(o.Path)
 	case o.Verb == OpFence:
 		l.fence(w.byName[o.Peer])
+	case o.Verb == OpRevoke:
+		if peer := w.byName[o.Peer]; peer != nil && peer.now != nil && l.closeBy == ports.Never {
+			delete(n.known, o.Peer)
+			must(l.agent.RevokePeerAsync(peer.now.id, func(bool) {}))
+		}
 	case o.Verb == OpCrash:
 		l.crash()
 	case o.Verb == OpClose:

@@ -145,7 +145,7 @@ func (s *story) do(words []string, o Options) error {
 		return err
 	}
 	args := words[1:]
-	need := map[string]int{"submit": 5, "cancel": 1, "add": 2, "remove": 2, "fence": 2, "open": 3, "shut": 2, "refuse": 6, "leave": 2, "session": 1, "abort": 2, "retire": 2, "crash": 1, "close": 1, "start": 1, "pause": 2, "jump": 2, "cut": 2, "heal": 2, "drop": 3, "twice": 3, "hold": 3,
+	need := map[string]int{"submit": 5, "cancel": 1, "add": 2, "remove": 2, "fence": 2, "revoke": 2, "open": 3, "shut": 2, "refuse": 6, "leave": 2, "session": 1, "abort": 2, "retire": 2, "crash": 1, "close": 1, "start": 1, "pause": 2, "jump": 2, "cut": 2, "heal": 2, "drop": 3, "twice": 3, "hold": 3,
 		"deliver": 3, "transfer": 2, "copy": 2, "orphan": 2, "tick": 1, "settle": 0}
 	if n, known := need[words[0]]; known && n != len(args) {
 		return fmt.Errorf("%s takes %d words", words[0], n)
@@ -184,7 +184,7 @@ func (s *story) do(words []string, o Options) error {
 	case "cancel":
 		number, _ := strconv.Atoi(args[0])
 		s.w.perform(Op{Verb: OpCancel, Request: number})
-	case "add", "remove", "fence", "cut", "heal":
+	case "add", "remove", "fence", "revoke", "cut", "heal":
 		s.w.perform(Op{Verb: words[0], Agent: args[0], Peer: args[1]})
 	case "leave":
 		s.w.perform(Op{Verb: OpLeave, Agent: args[0], Path: args[1]})
