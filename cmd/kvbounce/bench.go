@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,9 +31,10 @@ func (a *app) bench() *cobra.Command {
 		Long: `Measure the bounce path against direct NIXL in one run, from one worker to another.
 
 A round poisons the destination, fills the source with bytes of its own, moves the layout by forced
-bounces, one after the other, and checks every byte; then it does the same with the direct path, and
-once with the path that the agent chooses by itself. The order turns round from round to round. A
-warm-up round is checked but not measured. A time is from before Submit to the end of Wait.
+bounces, one after the other, and checks every byte; then it does the same with bounces whose plan was
+made beforehand, with the direct path, and once with the path that the agent chooses by itself. The
+order turns round from round to round. A warm-up round is checked but not measured. A time is from
+before Submit to the end of Wait.
 
 --sweep then measures pages in random order, from 256 bytes to 64 KiB, with the layout's total. Each
 piece size takes --rounds rounds, or as many as begin within 5 s, and at least three: on two cores the
@@ -60,7 +62,7 @@ whole sweep of 72 MiB takes less than two minutes.`,
 	cmd.Flags().IntVar(&f.rounds, "rounds", 8, "rounds that are measured")
 	cmd.Flags().IntVar(&f.burst, "burst", 8, "bounce transfers in a round, back to back")
 	cmd.Flags().IntVar(&f.directBurst, "direct-burst", 1, "direct transfers in a round, back to back")
-	cmd.Flags().BoolVar(&f.prepared, "prepared", false, "plan once, beforehand, instead of in each Submit")
+	cmd.Flags().BoolVar(&f.prepared, "prepared", false, "plan once, beforehand, all that is measured, instead of in each Submit too")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "of the layouts and of the bytes")
 	cmd.Flags().StringVar(&f.plot, "plot", "", "draw what was measured into this file, NAME.svg: the distribution of the times, or with --sweep the rates")
 	f.sweep.add(cmd)
@@ -99,7 +101,11 @@ func (a *app) runBench(f benchFlags) error {
 	if err != nil {
 		return err
 	}
-	m := f.measurement(l, preset, leg{pathBounce, f.burst}, leg{pathDirect, f.directBurst}, leg{pathRouted, 1})
+	legs := []leg{{pathBounce, f.burst}, {pathDirect, f.directBurst}, {pathRouted, 1}}
+	if !f.prepared {
+		legs = slices.Insert(legs, 1, leg{pathPrepared, f.burst})
+	}
+	m := f.measurement(l, preset, legs...)
 	if f.sweep.on {
 		if err := f.sweep.fits(m.bytes()); err != nil {
 			return err

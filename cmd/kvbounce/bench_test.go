@@ -51,11 +51,12 @@ func TestBenchKeys(t *testing.T) {
 	for key, inner := range map[string][]string{
 		"engine": nil, "control": nil, "memory": nil, "speedup": nil, "verified": nil, "bytes_checked": nil, "data_message_bytes": nil,
 		"to_memory": nil, "rounds": nil, "burst": nil, "direct_burst": nil, "prepared": nil, "one_process": nil, "seed": nil,
-		"layout":    {"name", "descriptors", "bytes"},
-		"bounce":    {"p50_us", "p99_us", "min_us", "gbps", "requests"},
-		"direct":    {"p50_us", "p99_us", "min_us", "gbps", "requests"},
-		"routed":    {"p50_us", "p99_us", "min_us", "gbps", "requests", "path"},
-		"stages_us": {"plan", "want_grant", "gather", "write", "data_ack"},
+		"layout":          {"name", "descriptors", "bytes"},
+		"bounce":          {"p50_us", "p99_us", "min_us", "gbps", "requests"},
+		"direct":          {"p50_us", "p99_us", "min_us", "gbps", "requests"},
+		"routed":          {"p50_us", "p99_us", "min_us", "gbps", "requests", "path"},
+		"bounce_prepared": {"p50_us", "p99_us", "min_us", "gbps", "requests"},
+		"stages_us":       {"plan", "want_grant", "gather", "write", "data_ack"},
 	} {
 		require.Contains(t, r, key)
 		for _, k := range inner {
@@ -93,7 +94,12 @@ func TestBench(t *testing.T) {
 			require.Equal(t, 3, r.Burst)
 			l, err := presets.Preset("tiny", 1)
 			require.NoError(t, err)
-			require.Equal(t, uint64(3*(2+warmUps))*l.DstBlock, r.Checked, "each leg's whole destination block, the warm-up's too")
+			legs := 3
+			if require.Equal(t, c.prepared, r.Planned == nil); !c.prepared {
+				legs = 4
+				consistent(t, *r.Planned, 2*3, 2<<20)
+			}
+			require.Equal(t, uint64(legs*(2+warmUps))*l.DstBlock, r.Checked, "each leg's whole destination block, the warm-up's too")
 			require.Empty(t, r.Sweep)
 		})
 	}
@@ -103,7 +109,7 @@ func TestBenchTable(t *testing.T) {
 	code, out, errs := command(t, "bench", "--engine", "memory", "--layout", "tiny", "--rounds", "1", "--sweep", "--bytes", "64K", "--pieces", "1K")
 	require.Equal(t, exitOK, code, errs)
 	require.Empty(t, errs)
-	for _, want := range []string{"tiny: 4096 pieces, 2.0 MiB, one way; engine memory", "least", "routed (bounce)", "all right", "rounds: 1, each of 8 bounces", "direct/bounce", "1 KiB"} {
+	for _, want := range []string{"tiny: 4096 pieces, 2.0 MiB, one way; engine memory", "least", "bounce, prepared", "routed (bounce)", "all right", "rounds: 1, each of 8 bounces", "direct/bounce", "1 KiB"} {
 		require.Contains(t, out, want)
 	}
 }
@@ -129,7 +135,7 @@ func TestBenchLayoutFile(t *testing.T) {
 			r := benchJSON(t, "--engine", engine, "--layout", path, "--rounds", "1", "--burst", "2")
 			require.Equal(t, layoutResult{Name: path, Descriptors: 2, Bytes: 150}, r.Layout)
 			require.Equal(t, pathDirect, r.Routed.Path)
-			require.EqualValues(t, 3*(1+warmUps)*4126, r.Checked)
+			require.EqualValues(t, 4*(1+warmUps)*4126, r.Checked)
 		})
 	}
 }
@@ -212,7 +218,7 @@ func TestBenchBadUsage(t *testing.T) {
 func TestBenchSweep(t *testing.T) {
 	r := benchJSON(t, "--engine", "memory", "--layout", "tiny", "--rounds", "1", "--burst", "2", "--sweep", "--pieces", "1K,64K,3000", "--bytes", "200000")
 	require.Len(t, r.Sweep, 3)
-	checked := uint64(3*(1+warmUps)) * blockOf(t, 2<<20, 512)
+	checked := uint64(4*(1+warmUps)) * blockOf(t, 2<<20, 512)
 	for i, want := range []struct {
 		piece  uint64
 		pieces int
@@ -276,14 +282,15 @@ func TestBenchCorruptedDestination(t *testing.T) {
 	require.NoError(t, err)
 	gap := newChecker(l.Src, l.Dst, l.DstBlock).gaps[0].Addr
 	for _, c := range []struct {
-		leg  int // counted over the run: three in a round, in turning order
+		leg  int // counted over the run: four in a round, in turning order
 		at   uint64
 		want []string
 	}{
 		{1, l.Dst[7].Addr + 5, []string{"bounce transfer in round 0 from bench#", "piece 7: byte 5 is"}},
-		{5, l.Dst[9].Addr, []string{"direct transfer in round 1 from bench#", "piece 9: byte 0 is"}},
-		{4, gap, []string{"routed transfer in round 1 from bench#", "belongs to no piece"}},
-		{9, l.Dst[0].Addr, []string{"routed transfer in round 2 from bench#", "piece 0: byte 0 is"}},
+		{6, l.Dst[9].Addr, []string{"direct transfer in round 1 from bench#", "piece 9: byte 0 is"}},
+		{7, l.Dst[9].Addr, []string{"bounce_prepared transfer in round 1 from bench#", "piece 9: byte 0 is"}},
+		{5, gap, []string{"routed transfer in round 1 from bench#", "belongs to no piece"}},
+		{12, l.Dst[0].Addr, []string{"routed transfer in round 2 from bench#", "piece 0: byte 0 is"}},
 	} {
 		t.Run(c.want[0], func(t *testing.T) {
 			checks := 0
@@ -377,13 +384,17 @@ func TestMeasurementOrder(t *testing.T) {
 	code, _, errs := benchWith(t, func(sender, _ *faulty) {
 		sender.before = func(_ *worker, c call) call {
 			if c.Op == "burst" {
-				paths = append(paths, fmt.Sprint(c.Path, " ", c.Count))
+				paths = append(paths, fmt.Sprint(c.Path, " ", c.Prepared, " ", c.Count))
 			}
 			return c
 		}
 	}, "--burst", "4")
 	require.Equal(t, exitOK, code, errs)
-	require.Equal(t, []string{"bounce 4", "direct 1", "routed 1", "routed 1", "direct 1", "bounce 4", "bounce 4", "direct 1", "routed 1"}, paths)
+	require.Equal(t, []string{
+		"bounce false 4", "bounce true 4", "direct false 1", "routed false 1",
+		"routed false 1", "direct false 1", "bounce true 4", "bounce false 4",
+		"bounce false 4", "bounce true 4", "direct false 1", "routed false 1",
+	}, paths)
 }
 
 // Once the budget is spent the least rounds are enough, and the progress bar is at its end all the same.

@@ -58,7 +58,7 @@ func judge(sender, receiver counts, l leg, bytes uint64) (bounced int, err error
 	bounces, directs := sender.of(transport.BounceSucceeded), sender.of(transport.DirectSucceeded)
 	written, scattered := sender.of(transport.WritesPosted), receiver.of(transport.ScattersRun)
 	switch {
-	case bounces+directs != uint64(l.count), l.path == pathBounce && directs > 0, l.path == pathDirect && bounces > 0:
+	case bounces+directs != uint64(l.count), (l.path == pathBounce || l.path == pathPrepared) && directs > 0, l.path == pathDirect && bounces > 0:
 		return 0, fmt.Errorf("the sender's agent counts %d bounces and %d direct transfers that succeeded, where there were %d %s ones", bounces, directs, l.count, l.path)
 	case sender.of(transport.BouncedBytes) != bounces*bytes, sender.of(transport.DirectBytes) != directs*bytes:
 		return 0, fmt.Errorf("the sender's agent counts %d bounced bytes and %d direct ones, where each transfer has %d", sender.of(transport.BouncedBytes), sender.of(transport.DirectBytes), bytes)

@@ -20,6 +20,8 @@ const (
 	pathBounce = "bounce"
 	pathDirect = "direct"
 	pathRouted = "routed"
+	// pathPrepared is pathBounce with a plan that was made beforehand.
+	pathPrepared = "bounce_prepared"
 )
 
 // measurement moves one layout between two workers over several paths in turn, checks every byte and keeps the times. demo, send and bench are made of it.
@@ -114,7 +116,11 @@ func (m *measurement) leg(parties []party, from int, l leg, serial uint64, evide
 	if _, err := receiver.do(call{Op: "poison"}); err != nil {
 		return err
 	}
-	r, err := sender.do(call{Op: "burst", Path: l.path, Seed: m.seed, Round: serial, Count: l.count, Prepared: m.prepared})
+	path, prepared := l.path, m.prepared
+	if path == pathPrepared {
+		path, prepared = pathBounce, true
+	}
+	r, err := sender.do(call{Op: "burst", Path: path, Seed: m.seed, Round: serial, Count: l.count, Prepared: prepared})
 	if err != nil {
 		return err
 	}
