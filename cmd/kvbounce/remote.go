@@ -34,6 +34,9 @@ var remoteOps = map[string]bool{"open": true, "add": true, "poison": true, "chec
 // dialLimit bounds the wait for a receiver to answer.
 const dialLimit = 10 * time.Second
 
+// acceptAgain is how long recv waits after a connection that it could not take.
+const acceptAgain = 100 * time.Millisecond
+
 // near are settings whose control channel listens at the address that the two sides meet at, where they do not say another.
 func near(cfg config.Config, meet net.Addr) config.Config {
 	if at, err := netip.ParseAddrPort(meet.String()); err == nil && !at.Addr().IsUnspecified() && cfg.ControlBind == config.Default().ControlBind {
@@ -139,8 +142,13 @@ func (a *app) receive(ctx context.Context, l net.Listener, cfg config.Config, na
 	var wg sync.WaitGroup
 	for {
 		conn, err := l.Accept()
-		if err != nil {
-			break // the listener was closed
+		if errors.Is(err, net.ErrClosed) {
+			break
+		}
+		if err != nil { // as when there are no more descriptors: senders that end give theirs back
+			a.log.Warn("recv: a connection can't be taken; it goes on", "err", err)
+			time.Sleep(acceptAgain)
+			continue
 		}
 		total.Senders++
 		wg.Go(func() {

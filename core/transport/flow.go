@@ -47,6 +47,7 @@ type flow struct {
 	token   uint64
 	sizes   []uint32
 	chunks  []*regionChunk // nil: not granted, so that a peer's WANT costs no more than its own size
+	nextAck int            // the chunk that the next answer to a WANT begins with
 	acked   []uint64       // of a finished flow: each chunk's region; nothing else of its chunks stays
 	done    int
 	copies  int // scatters queued or running: they hold the lease

@@ -51,23 +51,20 @@ func (t *Transport) onWant(p *peer, w *wire.Want) {
 	}
 }
 
-// answerWant says again what a repeated WANT asks for: credits of chunks that hold one, ACKs of those that are done, or that it is queued.
+// answerWant says again what a repeated WANT asks for: credits of chunks that hold one, that it is queued, and ACKs of those that are done.
 func (t *Transport) answerWant(f *flow) {
 	if f.state == flowFinished {
-		for i, region := range f.acked {
-			t.sendAck(f, uint32(i), region)
-		}
+		t.sendAcks(f)
 		return
 	}
 	credits := t.out.grant.Credits[:0]
-	acked, pending := false, uint32(0)
+	done, pending := false, uint32(0)
 	for i, rc := range f.chunks {
 		switch rc.stateNow() {
 		case regionNone:
 			pending = max(pending, f.sizes[i])
 		case regionDone:
-			t.sendAck(f, rc.index, rc.region)
-			acked = true
+			done = true
 		case regionGranted, regionQueued, regionScattering:
 			if t.mutated("forget a lost GRANT's credit") {
 				continue
@@ -80,8 +77,37 @@ func (t *Transport) answerWant(f *flow) {
 		t.sendGrant(f, credits)
 	case pending > 0 && !t.placeable(pending):
 		t.nackFlow(f, wire.ReasonOverloaded, noRoom)
-	case !acked:
+	case !done:
 		t.sendQueued(f)
+	}
+	if done {
+		t.sendAcks(f)
+	}
+}
+
+// maxAcks is how many ACKs answer one WANT: so few that they leave room for credits among the frames that a peer gets before it says more (maxUnanswered). The others' turn is the next time; and a lost ACK is
+// repaired by its DATA too.
+const maxAcks = maxUnanswered / 4
+
+// sendAcks says again which chunks are done.
+func (t *Transport) sendAcks(f *flow) {
+	sent := 0
+	for range f.count() {
+		i := f.nextAck % f.count()
+		if sent == maxAcks {
+			return
+		}
+		f.nextAck = i + 1
+		region, done := uint64(0), f.state == flowFinished
+		if done {
+			region = f.acked[i]
+		} else if rc := f.chunks[i]; rc.stateNow() == regionDone {
+			region, done = rc.region, true
+		}
+		if done {
+			t.sendAck(f, uint32(i), region)
+			sent++
+		}
 	}
 }
 
@@ -326,6 +352,7 @@ func (t *Transport) launchScatter(rc *regionChunk) bool {
 		t.dropScatter(rc)
 		return true
 	}
+	t.scattered = true
 	rc.hold.Open(drain.Scatter)
 	event, err := t.compute.Scatter(rc.runs, t.arena.Base+rc.hold.Block().Offset)
 	switch {

@@ -307,3 +307,62 @@ func TestScattersDoNotStarveGathers(t *testing.T) {
 	h.cancel(hd)
 	h.stuck = true
 }
+
+// A flow of many chunks, most of which are done: a lost GRANT is said again before the ACKs, which are too many for one answer, and all ACKs have their turn.
+func TestManyDoneChunksLeaveRoomForCredits(t *testing.T) {
+	h := withPeer(t)
+	sizes := make([]uint32, 1200)
+	for i := range sizes {
+		sizes[i] = 4 * kilo
+	}
+	chunks := uint32(len(sizes))
+	credits := h.granted(1, sizes...)
+	for range 1100 {
+		d := dataFor(1, credits[0], chunks)
+		d.Runs.Runs[0].Addr = destBase
+		h.deliver(d)
+		h.copied()
+		credits = credits[1:]
+		for _, f := range h.sent() {
+			if g, ok := f.msg.(*wire.Grant); ok {
+				credits = append(credits, g.Credits...)
+			}
+		}
+		require.NotEmpty(t, credits)
+	}
+	acked := make(map[uint32]bool)
+	for range 6 {
+		h.deliver(want(1, sizes...))
+		out := h.sent()
+		require.Equal(t, credits, out[0].msg.(*wire.Grant).Credits)
+		require.LessOrEqual(t, len(out), 1+maxAcks)
+		for _, f := range out[1:] {
+			acked[f.msg.(*wire.Ack).Chunk] = true
+		}
+	}
+	require.Len(t, acked, 1100)
+	h.stuck = true
+}
+
+// With one copy context gathers and scatters take turns.
+func TestOneContextIsShared(t *testing.T) {
+	h := withPeer(t)
+	h.gpu.contexts = 1
+	credits := h.granted(1, 4*kilo, 4*kilo, 4*kilo, 4*kilo)
+	for _, c := range credits {
+		h.queue(dataFor(1, c, 4))
+	}
+	h.turn()
+	h.submit(4*kilo, 4*kilo, 4*kilo)
+	h.sent()
+	h.deliver(grant(1, []uint32{4 * kilo, 4 * kilo, 4 * kilo}, 0, 1, 2))
+	var order string
+	for range 7 {
+		running := h.gpu.running()
+		require.Len(t, running, 1)
+		order += map[bool]string{true: "s", false: "g"}[running[0].scatter]
+		h.copied()
+	}
+	require.Equal(t, "sgsgsgs", order)
+	h.stuck = true
+}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/kvbounce/kvbounce/core/plan"
 	"github.com/kvbounce/kvbounce/ports"
 )
 
@@ -147,7 +148,7 @@ func (g *Registry) CheckDestinations(runs ports.Runs, place ports.Place) error {
 	return nil
 }
 
-// maxPieceChecks bounds how many pieces of one DATA are looked at one by one: more than a planner makes in a chunk (plan.MaxChunkPieces), and some milliseconds at the most. Without a bound a message of a
+// maxPieceChecks bounds how many pieces of one DATA are looked at one by one: more than a planner makes in a chunk (plan.MaxChunkPieces), and some milliseconds at the most for each shape of windows. Without a bound a message of a
 // hundred bytes, one run of millions of pieces, would cost seconds.
 const maxPieceChecks = 1 << 17
 
@@ -266,6 +267,9 @@ func extremes(list []uint32) (low, high uint32) {
 
 // checkPlaces reports the first run that leaves the chunk's bytes in the region, or pieces that add up to more than the chunk.
 func checkPlaces(runs ports.Runs, chunkBytes uint64) error {
+	if len(runs.Runs) > plan.MaxChunkPieces {
+		return fmt.Errorf("%d runs, want at most the %d that a DATA message of 4 MiB holds", len(runs.Runs), plan.MaxChunkPieces)
+	}
 	var sum uint64
 	for i, r := range runs.Runs {
 		reach := uint64(r.Pieces-1)*uint64(r.Step) + uint64(r.Piece)

@@ -136,9 +136,9 @@ func TestReceiverOpenFlow(t *testing.T) {
 		h := withPeer(t)
 		credits := openHalfDone(h)
 		h.deliver(want(5, twoChunks...))
-		out := h.expect(wire.TypeAck, wire.TypeGrant)
-		require.Equal(t, &wire.Ack{Request: 5, Region: credits[0].Region, Chunks: 2}, out[0].msg)
-		require.Equal(t, credits[1:], out[1].msg.(*wire.Grant).Credits)
+		out := h.expect(wire.TypeGrant, wire.TypeAck)
+		require.Equal(t, credits[1:], out[0].msg.(*wire.Grant).Credits)
+		require.Equal(t, &wire.Ack{Request: 5, Region: credits[0].Region, Chunks: 2}, out[1].msg)
 	})
 	t.Run("WANT without a grant gets ACK queued", func(t *testing.T) {
 		h := withPeer(t)

@@ -105,6 +105,7 @@ type Transport struct {
 	eager     list.List[chunk] // planned chunks without one
 	cached    list.List[chunk] // gathered chunks without a credit: their staging may be taken
 	draining  int              // requests whose DRAIN has no answer
+	scattered bool             // since a gather was last let go first
 	eagerUse  uint64           // bytes of staging gathered ahead of credits
 	gathers   []*chunk
 	writes    []*chunk
@@ -217,8 +218,9 @@ func (t *Transport) Poll(now ports.Instant) (work bool, next ports.Instant) {
 	}
 	// After all that may have freed arena blocks or copy contexts, the timers included. Scatters go first, since they free regions, but never all the time: a gather that has a credit gets the first
 	// free context when none runs.
-	if len(t.gathers) == 0 {
+	if t.scattered && len(t.gathers) == 0 && t.needy.First != nil {
 		t.launchNeedy(1)
+		t.scattered = len(t.gathers) == 0
 	}
 	t.launchScatters()
 	t.launchGathers()

@@ -14,8 +14,9 @@ import (
 
 const (
 	fetchWithin = 10 * time.Second
-	// maxState is far above what an agent with thousands of peers says. Decoded, an answer takes well over a hundred times its length if someone means it to.
-	maxState = 4 << 20
+	// maxState is above what an agent says whose MAX_PEERS strangers have the longest names, of characters that JSON writes in six bytes each, and hold a region each. Decoded, an answer takes up to a hundred times its
+	// length if someone means it to.
+	maxState = 32 << 20
 )
 
 // CheckAddress reports whether address has the form of unix:PATH or HOST:PORT. HOST may be another machine's only where something forwards the port.

@@ -160,7 +160,7 @@ func TestFetchRefuses(t *testing.T) {
 		"is no agent's state": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
 		"it names no agent":   func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") },
 		"status 403: it is":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
-		"allowed are 4 MiB": func(w http.ResponseWriter, _ *http.Request) {
+		"allowed are 32 MiB": func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprint(w, `{"agent":"x","unproved":[{}`+strings.Repeat(",{}", maxState/3)+"]}")
 		},
 	} {
