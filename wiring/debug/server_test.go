@@ -301,6 +301,6 @@ func TestCloseAmongTheSlow(t *testing.T) {
 		require.NoError(t, err)
 	}
 	_, err = Fetch(t.Context(), server.Address())
-	require.ErrorContains(t, err, "too long", "it came after the others, so that they were let in")
+	require.NoError(t, err, "it came after the others, so that they were let in")
 	require.NoError(t, server.Close())
 }
